@@ -32,11 +32,9 @@ func TestMain(m *testing.M) {
 func pages(t *testing.T) map[string]string {
 	texts := map[string]string{}
 	for _, pattern := range []string{"*.md", "docs/*.md", "docs/design/*.md", "docs/zh/*.md"} {
-		files, err := filepath.Glob(pattern)
-		require.NoError(t, err)
+		files := redistest.Must(filepath.Glob(pattern))(t)
 		for _, f := range files {
-			text, err := os.ReadFile(f)
-			require.NoError(t, err)
+			text := redistest.Must(os.ReadFile(f))(t)
 			texts[f] = string(text)
 		}
 	}
@@ -51,8 +49,7 @@ var goBlock = regexp.MustCompile("(?s)```go\n(.*?)```")
 func TestCodeCompiles(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "it compiles")
-	dir, err := os.MkdirTemp(".", "_docs")
-	require.NoError(t, err)
+	dir := redistest.Must(os.MkdirTemp(".", "_docs"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	seen := map[string]bool{}
 	var packages []string
@@ -172,8 +169,7 @@ func TestNames(t *testing.T) {
 	exported, whole := map[string]bool{}, ""
 	for pkg, dir := range map[string]string{"ratelimiter": ".", "limit": "limit", "httplimit": "httplimit", "inbound": "httplimit/inbound",
 		"platform": "httplimit/platform", "rulefile": "httplimit/rulefile", "wire": "wire", "ratelimiterpage": "ratelimiterpage"} {
-		api, err := os.ReadFile(filepath.Join(dir, "testdata/api.txt"))
-		require.NoError(t, err)
+		api := redistest.Must(os.ReadFile(filepath.Join(dir, "testdata/api.txt")))(t)
 		whole += string(api)
 		for _, m := range regexp.MustCompile(`(?m)^(?:const|var|func|type) ([A-Z]\w*)`).FindAllStringSubmatch(string(api), -1) {
 			exported[pkg+"."+m[1]], exported[m[1]] = true, true

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 )
 
 // TestEveryTypeHasAnExample finds no exported type that no example is named after or mentions. A constructor, an option or a
@@ -58,20 +58,17 @@ func TestEveryTypeHasAnExample(t *testing.T) {
 
 // documentation returns the documentation and the examples of the package in dir.
 func documentation(t *testing.T, dir string) (*doc.Package, []*doc.Example) {
-	paths, err := filepath.Glob(filepath.Join(dir, "*.go"))
-	require.NoError(t, err)
+	paths := redistest.Must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 	fset := token.NewFileSet()
 	var sources, tests []*ast.File
 	for _, path := range paths {
-		f, err := parser.ParseFile(fset, path, nil, parser.ParseComments)
-		require.NoError(t, err)
+		f := redistest.Must(parser.ParseFile(fset, path, nil, parser.ParseComments))(t)
 		if strings.HasSuffix(path, "_test.go") {
 			tests = append(tests, f)
 		} else {
 			sources = append(sources, f)
 		}
 	}
-	p, err := doc.NewFromFiles(fset, sources, dir)
-	require.NoError(t, err)
+	p := redistest.Must(doc.NewFromFiles(fset, sources, dir))(t)
 	return p, doc.Examples(tests...)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,8 +23,7 @@ func cells(row string) (list []string) {
 
 // medians returns the medians of the tables of a run of the benchmarks by row, figure and contestant.
 func medians(t *testing.T) map[[3]string]string {
-	text, err := os.ReadFile("docs/benchmarks-run.md")
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile("docs/benchmarks-run.md"))(t)
 	all, median := map[[3]string]string{}, regexp.MustCompile(`\*\*(.*?)\*\*`)
 	for section := range strings.SplitSeq(string(text), "\n## ") {
 		title, body, _ := strings.Cut(section, "\n")
@@ -83,8 +83,7 @@ func TestReclaimFigure(t *testing.T) {
 	whole, _, _ := strings.Cut(measured, ".")
 	texts, found := pages(t), 0
 	for _, f := range []string{"internal/doctor/explain.go", "ratelimiterpage/text.go"} {
-		text, err := os.ReadFile(f)
-		require.NoError(t, err)
+		text := redistest.Must(os.ReadFile(f))(t)
 		texts[f] = string(text)
 	}
 	delete(texts, "docs/benchmarks-run.md")

@@ -21,13 +21,11 @@ import (
 func TestCommandsRun(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
-	bin, err := filepath.Abs(t.TempDir())
-	require.NoError(t, err)
+	bin := redistest.Must(filepath.Abs(t.TempDir()))(t)
 	out, err := exec.Command("go", "build", "-o", bin+"/rrl", "./cmd/rrl").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	server := redistest.Start(t, "--appendonly", "yes")
-	client, err := ratelimiter.New(server.Client(t))
-	require.NoError(t, err)
+	client := redistest.Must(ratelimiter.New(server.Client(t)))(t)
 	defer client.Close()
 	for name, typ := range map[string]ratelimiter.RateType{"orders:create": ratelimiter.Overall, "users": ratelimiter.PerClient} {
 		l := client.RateLimiter(name).WithRate(ratelimiter.Rate{Type: typ, Permits: 50, Interval: time.Minute})

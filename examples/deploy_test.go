@@ -83,8 +83,7 @@ func ofKubernetes(t *testing.T) (d deployment) {
 }
 
 func deployFile(t *testing.T, name string) string {
-	text, err := os.ReadFile("deploy/" + name)
-	require.NoError(t, err)
+	text := redistest.Must(os.ReadFile("deploy/" + name))(t)
 	return string(text)
 }
 
@@ -110,8 +109,7 @@ func TestDeploy(t *testing.T) {
 			}
 			require.Equal(t, http.StatusTooManyRequests, one.get())
 			require.Equal(t, http.StatusTooManyRequests, two.get())
-			resp, err := http.Get(strings.TrimSuffix(one.url, "/orders/1") + "/metrics") // the readiness probe
-			require.NoError(t, err)
+			resp := redistest.Must(http.Get(strings.TrimSuffix(one.url, "/orders/1") + "/metrics"))(t) // the readiness probe
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, http.StatusOK, resp.StatusCode)
 		})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
@@ -39,16 +40,14 @@ func inPrometheus(m metricdata.Metrics) string {
 // TestDashboard holds the dashboard to that of prometheusratelimiter, from which it differs in the names of some metrics, and
 // those to the instruments. RATELIMITER_DASHBOARD=write writes it.
 func TestDashboard(t *testing.T) {
-	raw, err := os.ReadFile("../prometheusratelimiter/dashboard.json")
-	require.NoError(t, err)
+	raw := redistest.Must(os.ReadFile("../prometheusratelimiter/dashboard.json"))(t)
 	want := strings.NewReplacer("ratelimiter_call_batch_requests_", "ratelimiter_call_batch_", "ratelimiter_refunded_permits_total",
 		"ratelimiter_refunded_total", "ratelimiter_healed_permits_total", "ratelimiter_healed_total",
 		`"title": "Rate limiters"`, `"title": "Rate limiters (OpenTelemetry)"`, `"uid": "goredisson-ratelimiter"`, `"uid": "goredisson-ratelimiter-otel"`).Replace(string(raw))
 	if os.Getenv("RATELIMITER_DASHBOARD") == "write" {
 		require.NoError(t, os.WriteFile("dashboard.json", []byte(want), 0o644))
 	}
-	got, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
+	got := redistest.Must(os.ReadFile("dashboard.json"))(t)
 	require.Equal(t, want, string(got), "RATELIMITER_DASHBOARD=write writes it anew")
 	require.NotEqual(t, string(raw), string(got))
 	var d struct{ Title, UID string }
@@ -57,8 +56,7 @@ func TestDashboard(t *testing.T) {
 	require.Contains(t, d.UID, "otel")
 
 	w := newWorld(t)
-	hook, err := NewHook(w.options...)
-	require.NoError(t, err)
+	hook := redistest.Must(NewHook(w.options...))(t)
 	hook.Request(t.Context(), ratelimiter.RequestInfo{ClockSkew: time.Second})
 	hook.Waiting("a", 1)
 	hook.Call(ratelimiter.CallInfo{Refunded: 1, Healed: ratelimiter.Healed{Lost: 1}})
@@ -66,8 +64,7 @@ func TestDashboard(t *testing.T) {
 		hook.Event(ratelimiter.Event{Kind: kind})
 	}
 	w.limiter("a", 5, time.Minute)
-	r, err := Watch(w.client, []string{"a"}, w.options...)
-	require.NoError(t, err)
+	r := redistest.Must(Watch(w.client, []string{"a"}, w.options...))(t)
 	defer func() { require.NoError(t, r.Unregister()) }()
 	var all metricdata.ResourceMetrics
 	require.NoError(t, w.reader.Collect(context.Background(), &all))

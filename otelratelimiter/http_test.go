@@ -11,15 +11,14 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 func TestDecisions(t *testing.T) {
 	w := newWorld(t)
-	decisions, err := Decisions(w.options...)
-	require.NoError(t, err)
-	m, err := inbound.New(w.client, "api", ratelimiter.Rate{Permits: 2, Interval: time.Minute}, inbound.WithDecisions(decisions))
-	require.NoError(t, err)
+	decisions := redistest.Must(Decisions(w.options...))(t)
+	m := redistest.Must(inbound.New(w.client, "api", ratelimiter.Rate{Permits: 2, Interval: time.Minute}, inbound.WithDecisions(decisions)))(t)
 	h := m.Handler(http.NotFoundHandler())
 	for range 3 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
@@ -32,8 +31,7 @@ func TestDecisions(t *testing.T) {
 
 func TestEvents(t *testing.T) {
 	w := newWorld(t)
-	events, err := Events(w.options...)
-	require.NoError(t, err)
+	events := redistest.Must(Events(w.options...))(t)
 	events(httplimit.Event{Kind: httplimit.EventAdmitted})
 	for range 2 {
 		events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true, Request: httptest.NewRequest("GET", "/", nil)})

@@ -13,6 +13,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
@@ -38,13 +39,13 @@ type world struct {
 }
 
 func newWorld(t *testing.T, opts ...Option) *world {
+	redistest.NoServer(t)
 	w := &world{t: t, server: miniredis.RunT(t), reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 	w.tracers = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(w.spans))
 	w.meters = metric.NewMeterProvider(metric.WithReader(w.reader))
 	w.options = append([]Option{WithMeterProvider(w.meters),
 		WithTracerProvider(w.tracers)}, opts...)
-	hook, err := NewHook(w.options...)
-	require.NoError(t, err)
+	hook := redistest.Must(NewHook(w.options...))(t)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
 	w.rdb, w.client = rdb, clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
@@ -117,24 +118,8 @@ func text(s attribute.Set) string {
 }
 
 func TestRequests(t *testing.T) {
-	w := newWorld(t, WithPolicies(func(limiter string) string { return limiter[:3] }))
-	ctx := t.Context()
-	l := w.limiter("api:203.0.113.7", 2, time.Minute)
-	for range 3 {
-		_, err := l.Allow(ctx, 1)
-		require.NoError(t, err)
-	}
-	_, err := l.Peek(ctx, 1)
-	require.NoError(t, err)
-	ok, err := l.TryAcquire(ctx, 2, 20*time.Millisecond)
-	require.NoError(t, err)
-	require.False(t, ok)
-	_, err = l.Allow(ctx, 0)
-	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
-	done, cancel := context.WithCancel(ctx)
-	cancel()
-	require.Error(t, l.Acquire(done, 1))
-
+	w := newWorld(t, WithPolicies(firstPart))
+	clienttest.EveryOutcome(t, w.limiter("api:203.0.113.7", 2, time.Minute))
 	require.Equal(t, map[string]float64{
 		"degraded=false operation=allow outcome=granted policy=api":    2,
 		"degraded=false operation=allow outcome=rejected policy=api":   1,
@@ -169,18 +154,16 @@ func TestRequests(t *testing.T) {
 // No name of a limiter is in a metric unless WithPolicies puts it there.
 func TestWithoutPolicies(t *testing.T) {
 	w := newWorld(t)
-	_, err := w.limiter("secret", 1, time.Minute).Allow(t.Context(), 1)
-	require.NoError(t, err)
+	redistest.Must(w.limiter("secret", 1, time.Minute).Allow(t.Context(), 1))(t)
 	require.Equal(t, map[string]float64{"degraded=false operation=allow outcome=granted policy=_OTHER": 1}, w.points("ratelimiter.requests"))
 }
 
 // What a call heals is counted by what was wrong, and nothing is while a limiter is healthy.
 func TestHealed(t *testing.T) {
-	w := newWorld(t, WithPolicies(func(limiter string) string { return limiter[:3] }))
+	w := newWorld(t, WithPolicies(firstPart))
 	l := w.limiter("api:203.0.113.7", 5, time.Minute)
 	for range 6 {
-		_, err := l.Allow(t.Context(), 1)
-		require.NoError(t, err)
+		redistest.Must(l.Allow(t.Context(), 1))(t)
 	}
 	require.NoError(t, l.Heal(t.Context()))
 	require.Empty(t, w.points("ratelimiter.healed"))
@@ -190,8 +173,7 @@ func TestHealed(t *testing.T) {
 			require.NoError(t, l.Heal(t.Context()))
 			continue
 		}
-		_, err := l.Allow(t.Context(), try)
-		require.NoError(t, err)
+		redistest.Must(l.Allow(t.Context(), try))(t)
 	}
 	require.Equal(t, map[string]float64{"cause=lost policy=api": 3, "cause=value policy=api": 5}, w.points("ratelimiter.healed"))
 }
@@ -200,8 +182,7 @@ func TestHealed(t *testing.T) {
 func TestSpanIsLinkedToTheSharedCall(t *testing.T) {
 	w := newWorld(t)
 	l := w.limiter("a", 3, 2*time.Second)
-	_, err := l.Allow(t.Context(), 3)
-	require.NoError(t, err)
+	redistest.Must(l.Allow(t.Context(), 3))(t)
 	calls := &callSpans{ids: map[trace.SpanID]bool{}}
 	w.rdb.AddHook(calls)
 	callers := w.tracers.Tracer("callers")
@@ -302,11 +283,9 @@ func TestWatch(t *testing.T) {
 	w := newWorld(t)
 	ctx := t.Context()
 	a, b := w.limiter("a", 5, time.Minute), w.limiter("b", 7, time.Minute)
-	_, err := a.Allow(ctx, 2)
-	require.NoError(t, err)
+	redistest.Must(a.Allow(ctx, 2))(t)
 	require.NoError(t, b.CoolDown(ctx, time.Now().Add(time.Hour)))
-	watching, err := Watch(w.client, []string{"a", "b"}, w.options...)
-	require.NoError(t, err)
+	watching := redistest.Must(Watch(w.client, []string{"a", "b"}, w.options...))(t)
 	require.Equal(t, map[string]float64{"policy=a": 5, "policy=b": 7}, w.points("ratelimiter.limit"))
 	require.Equal(t, map[string]float64{"policy=a": 3, "policy=b": 0}, w.points("ratelimiter.available"))
 	cool := w.points("ratelimiter.cooldown.remaining")
@@ -315,7 +294,7 @@ func TestWatch(t *testing.T) {
 	require.NoError(t, watching.Unregister())
 	require.Empty(t, w.points("ratelimiter.limit"))
 
-	_, err = Watch(w.client, make([]string, 65), w.options...)
+	_, err := Watch(w.client, make([]string, 65), w.options...)
 	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 }
 
@@ -323,8 +302,7 @@ func TestWatch(t *testing.T) {
 func TestWatchOfAnAbsentLimiter(t *testing.T) {
 	w := newWorld(t)
 	w.limiter("a", 5, time.Minute)
-	_, err := Watch(w.client, []string{"absent", "a"}, w.options...)
-	require.NoError(t, err)
+	redistest.Must(Watch(w.client, []string{"absent", "a"}, w.options...))(t)
 	var all metricdata.ResourceMetrics
 	require.ErrorIs(t, w.reader.Collect(t.Context(), &all), ratelimiter.ErrNotInitialized)
 }

@@ -3,55 +3,24 @@
 package prometheusratelimiter
 
 import (
-	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkHook measures what the Hook adds to a request: of 512 callers, a hundred of whose requests share a call.
-func BenchmarkHook(b *testing.B) {
-	hook, err := NewHook(prometheus.NewRegistry(), func(limiter string) string {
-		name, _, _ := strings.Cut(limiter, ":")
-		return name
-	})
-	require.NoError(b, err)
-	ctx := context.Background()
-	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationAllow, Outcome: ratelimiter.RequestGranted,
-		Permits: 1, Duration: 300 * time.Microsecond}
-	c := ratelimiter.CallInfo{Script: "acquire", Limiter: "api:user", Requests: 100, Duration: 200 * time.Microsecond}
-	var requests atomic.Int64
-	b.ReportAllocs()
-	b.SetParallelism(256)
-	b.RunParallel(func(pb *testing.PB) {
-		n := int64(0)
-		for ; pb.Next(); n++ {
-			hook.Request(ctx, r)
-			if n%100 == 0 {
-				hook.Call(c)
-			}
-		}
-		requests.Add(n)
-	})
-	b.StopTimer()
-	require.EqualValues(b, b.N, requests.Load())
+// firstPart makes all limiters of a kind one policy.
+func firstPart(limiter string) string {
+	name, _, _ := strings.Cut(limiter, ":")
+	return name
 }
 
-// TestHookAllocates: a request costs the Hook no memory.
+func BenchmarkHook(b *testing.B) {
+	clienttest.BenchmarkHook(b, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(b))
+}
+
 func TestHookAllocates(t *testing.T) {
-	hook, err := NewHook(prometheus.NewRegistry(), func(string) string { return "api" })
-	require.NoError(t, err)
-	r := ratelimiter.RequestInfo{Limiter: "api:user", Operation: ratelimiter.OperationAllow, Outcome: ratelimiter.RequestGranted, Permits: 1}
-	c := ratelimiter.CallInfo{Script: "acquire", Limiter: "api:user", Requests: 1}
-	require.Zero(t, testing.AllocsPerRun(1000, func() {
-		hook.Waiting("api:user", 1)
-		hook.Request(t.Context(), r)
-		hook.Call(c)
-		hook.Waiting("api:user", -1)
-	}))
+	clienttest.RequireNoAllocations(t, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(t))
 }

@@ -11,32 +11,30 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 func TestDecisions(t *testing.T) {
 	w := newWorld(t, nil)
-	decisions, err := Decisions(w.reg)
-	require.NoError(t, err)
-	m, err := inbound.New(w.client, "api", ratelimiter.Rate{Permits: 2, Interval: time.Minute}, inbound.WithDecisions(decisions))
-	require.NoError(t, err)
+	decisions := redistest.Must(Decisions(w.reg))(t)
+	m := redistest.Must(inbound.New(w.client, "api", ratelimiter.Rate{Permits: 2, Interval: time.Minute}, inbound.WithDecisions(decisions)))(t)
 	h := m.Handler(http.NotFoundHandler())
 	for range 3 {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("GET", "/", nil))
 	}
 	w.has(`httplimit_server_requests_total{degraded="false",outcome="granted",rule="api"} 2`,
 		`httplimit_server_requests_total{degraded="false",outcome="rejected",rule="api"} 1`)
-	_, err = Decisions(w.reg)
+	_, err := Decisions(w.reg)
 	require.Error(t, err, "registered twice")
 }
 
 func TestEvents(t *testing.T) {
 	w := newWorld(t, nil)
-	events, err := Events(w.reg)
-	require.NoError(t, err)
+	events := redistest.Must(Events(w.reg))(t)
 	events(httplimit.Event{Kind: httplimit.EventAdmitted})
 	events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true})
 	w.has(`httplimit_client_throttled_total{banned="true",reason="90018",scope=""} 1`)
-	_, err = Events(w.reg)
+	_, err := Events(w.reg)
 	require.Error(t, err, "registered twice")
 }

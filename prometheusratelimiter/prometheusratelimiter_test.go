@@ -3,7 +3,6 @@
 package prometheusratelimiter
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -35,9 +35,9 @@ type world struct {
 }
 
 func newWorld(t *testing.T, policies func(string) string) *world {
+	redistest.NoServer(t)
 	w := &world{t: t, server: miniredis.RunT(t), reg: prometheus.NewPedanticRegistry()}
-	hook, err := NewHook(w.reg, policies)
-	require.NoError(t, err)
+	hook := redistest.Must(NewHook(w.reg, policies))(t)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
 	w.client = clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
@@ -59,11 +59,9 @@ func (w *world) scrape() string {
 	w.t.Helper()
 	srv := httptest.NewServer(promhttp.HandlerFor(w.reg, promhttp.HandlerOpts{ErrorHandling: promhttp.HTTPErrorOnError}))
 	defer srv.Close()
-	resp, err := http.Get(srv.URL)
-	require.NoError(w.t, err)
+	resp := redistest.Must(http.Get(srv.URL))(w.t)
 	defer func() { require.NoError(w.t, resp.Body.Close()) }()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(w.t, err)
+	body := redistest.Must(io.ReadAll(resp.Body))(w.t)
 	require.Equal(w.t, http.StatusOK, resp.StatusCode, "%s", body)
 	return string(body)
 }
@@ -77,18 +75,8 @@ func (w *world) has(lines ...string) {
 }
 
 func TestScrape(t *testing.T) {
-	w := newWorld(t, func(limiter string) string { return strings.Split(limiter, ":")[0] })
-	ctx := t.Context()
-	l := w.limiter("api:203.0.113.7", 2)
-	for range 3 {
-		_, err := l.Allow(ctx, 1)
-		require.NoError(t, err)
-	}
-	_, err := l.TryAcquire(ctx, 2, 20*time.Millisecond)
-	require.NoError(t, err)
-	done, cancel := context.WithCancel(ctx)
-	cancel()
-	require.Error(t, l.Acquire(done, 1))
+	w := newWorld(t, firstPart)
+	clienttest.EveryOutcome(t, w.limiter("api:203.0.113.7", 2))
 	w.has(
 		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="granted",policy="api"} 2`,
 		`ratelimiter_requests_total{degraded="false",operation="allow",outcome="rejected",policy="api"} 1`,
@@ -102,8 +90,7 @@ func TestScrape(t *testing.T) {
 		`ratelimiter_panics_total 0`,
 	)
 	require.NotContains(t, w.scrape(), "203.0.113.7")
-	problems, err := testutil.GatherAndLint(w.reg)
-	require.NoError(t, err)
+	problems := redistest.Must(testutil.GatherAndLint(w.reg))(t)
 	require.Empty(t, problems)
 }
 
@@ -111,8 +98,7 @@ func TestScrape(t *testing.T) {
 func TestHealed(t *testing.T) {
 	w := newWorld(t, nil)
 	l := w.limiter("a", 5)
-	_, err := l.Allow(t.Context(), 5)
-	require.NoError(t, err)
+	redistest.Must(l.Allow(t.Context(), 5))(t)
 	require.NoError(t, l.Heal(t.Context()))
 	require.NotContains(t, w.scrape(), "ratelimiter_healed_permits_total{")
 	require.NoError(t, w.server.Set("{a}:value", "2"))
@@ -137,24 +123,21 @@ func TestOutage(t *testing.T) {
 func TestWatch(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	_, err := w.limiter("a", 5).Allow(ctx, 2)
-	require.NoError(t, err)
+	redistest.Must(w.limiter("a", 5).Allow(ctx, 2))(t)
 	require.NoError(t, w.limiter("b", 7).CoolDown(ctx, time.Now().Add(time.Hour)))
-	c, err := Watch(w.client, "a", "absent", "b")
-	require.NoError(t, err)
+	c := redistest.Must(Watch(w.client, "a", "absent", "b"))(t)
 	require.NoError(t, w.reg.Register(c))
 	w.has(`ratelimiter_limit{policy="a"} 5`, `ratelimiter_available{policy="a"} 3`, `ratelimiter_cooldown_remaining_seconds{policy="a"} 0`,
 		`ratelimiter_limit{policy="b"} 7`, `ratelimiter_available{policy="b"} 0`, `ratelimiter_watch_errors 1`)
 	require.Regexp(t, `ratelimiter_cooldown_remaining_seconds\{policy="b"\} 3[0-9]{3}`, w.scrape())
 
-	_, err = Watch(w.client, make([]string, 65)...)
+	_, err := Watch(w.client, make([]string, 65)...)
 	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 }
 
 // The dashboard asks for metrics and labels that there are, and shows each metric.
 func TestDashboard(t *testing.T) {
-	raw, err := os.ReadFile("dashboard.json")
-	require.NoError(t, err)
+	raw := redistest.Must(os.ReadFile("dashboard.json"))(t)
 	var d struct {
 		Panels []struct {
 			Title   string
@@ -164,13 +147,10 @@ func TestDashboard(t *testing.T) {
 	require.NoError(t, json.Unmarshal(raw, &d))
 	w := newWorld(t, nil)
 	l := w.limiter("a", 5)
-	_, err = l.Allow(t.Context(), 1)
-	require.NoError(t, err)
-	ok, err := l.TryAcquire(t.Context(), 1, time.Second)
-	require.NoError(t, err)
+	redistest.Must(l.Allow(t.Context(), 1))(t)
+	ok := redistest.Must(l.TryAcquire(t.Context(), 1, time.Second))(t)
 	require.True(t, ok)
-	c, err := Watch(w.client, "a")
-	require.NoError(t, err)
+	c := redistest.Must(Watch(w.client, "a"))(t)
 	require.NoError(t, w.reg.Register(c))
 	there := w.scrape()
 	name, label := regexp.MustCompile(`ratelimiter_[a-z_]+`), regexp.MustCompile(`([a-z_]+)(?:=|!=|=~)"`)
@@ -207,8 +187,7 @@ func TestDashboard(t *testing.T) {
 // TestAlerts: the rules ask for metrics that there are, have a name, a severity and what to do, and promtool, where it is
 // installed, accepts them and finds that each fires in the state that it is for.
 func TestAlerts(t *testing.T) {
-	raw, err := os.ReadFile("alerts.yml")
-	require.NoError(t, err)
+	raw := redistest.Must(os.ReadFile("alerts.yml"))(t)
 	var file struct {
 		Groups []struct {
 			Name  string
@@ -220,10 +199,8 @@ func TestAlerts(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(raw, &file))
 	require.Len(t, file.Groups, 1)
-	doc, err := os.ReadFile("../docs/metrics.md")
-	require.NoError(t, err)
-	cases, err := os.ReadFile("testdata/alerts_test.yml")
-	require.NoError(t, err)
+	doc := redistest.Must(os.ReadFile("../docs/metrics.md"))(t)
+	cases := redistest.Must(os.ReadFile("testdata/alerts_test.yml"))(t)
 	asked := map[string]bool{}
 	for _, r := range file.Groups[0].Rules {
 		require.Contains(t, []string{"warning", "critical"}, r.Labels["severity"], r.Alert)
@@ -258,9 +235,7 @@ func TestRegisteredTwice(t *testing.T) {
 	require.NoError(t, reg.Register(prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total", Help: "mine"})))
 	_, err := NewHook(reg, nil)
 	require.Error(t, err)
-	families, err := reg.Gather()
-	require.NoError(t, err)
+	families := redistest.Must(reg.Gather())(t)
 	require.Len(t, families, 1)
-	_, err = NewHook(prometheus.NewRegistry(), nil)
-	require.NoError(t, err)
+	redistest.Must(NewHook(prometheus.NewRegistry(), nil))(t)
 }

@@ -105,8 +105,7 @@ func rulesFor(t *testing.T, name, permits, interval string) string {
 // TestVersion checks that the version tells what a report of a problem needs.
 func TestVersion(t *testing.T) {
 	redistest.NoServer(t)
-	out, err := exec.Command(redistest.Must(binary())(t), "version").Output()
-	require.NoError(t, err)
+	out := redistest.Must(exec.Command(redistest.Must(binary())(t), "version").Output())(t)
 	require.Regexp(t, `^rrl-gateway \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\nratelimiter \S+\ngo-redis v9\.\S+\n`, string(out))
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,11 +27,9 @@ func TestDocsNameCommandsAndFlags(t *testing.T) {
 	call, flag := regexp.MustCompile("(?:^|[ `(])rrl ([a-z][a-z-]*)([^`#\n]*)"), regexp.MustCompile(`(?:^| )(--[a-z][a-z-]*)`)
 	found := 0
 	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/zh/*.md"} {
-		files, err := filepath.Glob(pattern)
-		require.NoError(t, err)
+		files := redistest.Must(filepath.Glob(pattern))(t)
 		for _, f := range files {
-			text, err := os.ReadFile(f)
-			require.NoError(t, err)
+			text := redistest.Must(os.ReadFile(f))(t)
 			for _, code := range regexp.MustCompile("(?s)```.*?```|`rrl [^`\n]*`").FindAllString(string(text), -1) {
 				for line := range strings.Lines(code) {
 					for _, m := range call.FindAllStringSubmatch(line, -1) {

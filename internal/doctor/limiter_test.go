@@ -395,8 +395,7 @@ func TestManyClients(t *testing.T) {
 // TestExplanations compares the table of docs/findings.md with the explanations, or writes it with RRL_TEST_DOCS set.
 func TestExplanations(t *testing.T) {
 	const page, begin, end = "../../docs/findings.md", "<!-- The table is written by RRL_TEST_DOCS=write go test -run Explanations ./internal/doctor -->\n", "<!-- The end of the table. -->\n"
-	doc, err := os.ReadFile(page)
-	require.NoError(t, err)
+	doc := redistest.Must(os.ReadFile(page))(t)
 	var table strings.Builder
 	table.WriteString("| check | means | Java | Go | fix |\n|---|---|---|---|---|\n")
 	ids := Checks()

@@ -10,13 +10,13 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 func start(t *testing.T) (*Server, *redis.Client) {
-	s, err := Start()
-	require.NoError(t, err)
+	s := redistest.Must(Start())(t)
 	t.Cleanup(s.Close)
 	rdb := s.NewClient()
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -47,8 +47,7 @@ func TestTTLsRun(t *testing.T) {
 func TestTimeIsThatOfTheProcess(t *testing.T) {
 	_, rdb := start(t)
 	before := time.Now().Truncate(time.Microsecond)
-	now, err := rdb.Time(context.Background()).Result()
-	require.NoError(t, err)
+	now := redistest.Must(rdb.Time(context.Background()).Result())(t)
 	require.False(t, now.Before(before), "%v is before %v", now, before)
 	require.False(t, now.After(time.Now()))
 }
@@ -67,11 +66,9 @@ func TestLimiterRuns(t *testing.T) {
 	client := clienttest.New(t, rdb)
 	defer func() { require.NoError(t, client.Close()) }()
 	l := client.RateLimiter("L")
-	_, err := l.TrySetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond})
-	require.NoError(t, err)
+	redistest.Must(l.TrySetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond}))(t)
 	for _, want := range []bool{true, true} {
-		ok, err := l.TryAcquire(ctx, 1, 0)
-		require.NoError(t, err)
+		ok := redistest.Must(l.TryAcquire(ctx, 1, 0))(t)
 		require.Equal(t, want, ok)
 	}
 	require.NoError(t, l.Acquire(ctx, 2)) // returns only when the first two have expired

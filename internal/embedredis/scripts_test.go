@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -23,13 +24,11 @@ func TestScriptsReadNoFiles(t *testing.T) {
 		"EVAL":    func(s string) error { return rdb.Eval(ctx, s, nil, file).Err() },
 		"EVAL_RO": func(s string) error { return rdb.EvalRO(ctx, s, nil, file).Err() },
 		"EVALSHA": func(s string) error {
-			_, err := rdb.ScriptLoad(ctx, s).Result()
-			require.NoError(t, err)
+			redistest.Must(rdb.ScriptLoad(ctx, s).Result())(t)
 			return rdb.EvalSha(ctx, sha1Hex(s), nil, file).Err()
 		},
 		"EVALSHA of the reply to SCRIPT LOAD": func(s string) error {
-			sha, err := rdb.ScriptLoad(ctx, s).Result()
-			require.NoError(t, err)
+			sha := redistest.Must(rdb.ScriptLoad(ctx, s).Result())(t)
 			return rdb.EvalSha(ctx, sha, nil, file).Err()
 		},
 		"MULTI": func(s string) error {
@@ -71,8 +70,7 @@ func TestScriptsKeepTheirDigest(t *testing.T) {
 		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, sha1Hex(script)).Val())
 		require.NoError(t, learn(script))
 		require.Equal(t, []bool{true, false}, rdb.ScriptExists(ctx, sha1Hex(script), sha1Hex("x")).Val())
-		got, err := rdb.EvalSha(ctx, sha1Hex(script), []string{"k"}, "a").Result()
-		require.NoError(t, err)
+		got := redistest.Must(rdb.EvalSha(ctx, sha1Hex(script), []string{"k"}, "a").Result())(t)
 		require.Equal(t, []any{"k", "a", int64(i)}, got)
 		require.NoError(t, rdb.ScriptFlush(ctx).Err())
 		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, sha1Hex(script), nil).Err(), "NOSCRIPT"))

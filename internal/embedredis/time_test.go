@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,8 +17,7 @@ func TestSetTime(t *testing.T) {
 	ctx := context.Background()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 123_456_000, time.UTC)
 	s.SetTime(at)
-	now, err := rdb.Time(ctx).Result()
-	require.NoError(t, err)
+	now := redistest.Must(rdb.Time(ctx).Result())(t)
 	require.True(t, at.Equal(now), "%v", now)
 	require.NoError(t, rdb.Set(ctx, "k", "v", time.Hour).Err())
 	for _, step := range []struct {

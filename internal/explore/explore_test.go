@@ -43,8 +43,7 @@ func TestEveryOrder(t *testing.T) {
 				}
 				depth := redistest.Cases(c.short, c.long)
 				t.Run(fmt.Sprintf("%v %d, %d of %s", typ, rate, c.limiters, c.steps), func(t *testing.T) {
-					r, err := Explore(Config{Type: typ, Rate: rate, Limiters: c.limiters, Depth: depth, Steps: strings.Fields(c.steps)})
-					require.NoError(t, err)
+					r := redistest.Must(Explore(Config{Type: typ, Rate: rate, Limiters: c.limiters, Depth: depth, Steps: strings.Fields(c.steps)}))(t)
 					require.NoError(t, r.Broken, "%v", r)
 					t.Log(r)
 				})
@@ -114,8 +113,7 @@ func TestEveryOrderFindsFaults(t *testing.T) {
 					return text
 				}
 			}
-			r, err := Explore(cfg)
-			require.NoError(t, err)
+			r := redistest.Must(Explore(cfg))(t)
 			require.NotZero(t, n, "there is no such text any more")
 			require.Error(t, r.Broken, "%v", r)
 			require.Regexp(t, m.broken, r.Broken.Error(), "%v", r)

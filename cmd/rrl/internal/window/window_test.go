@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,10 +32,8 @@ func TestMost(t *testing.T) {
 			for _, text := range c.grants {
 				var after string
 				var g Grant
-				_, err := fmt.Sscan(text, &after, &g.Permits)
-				require.NoError(t, err)
-				d, err := time.ParseDuration(after)
-				require.NoError(t, err)
+				redistest.Must(fmt.Sscan(text, &after, &g.Permits))(t)
+				d := redistest.Must(time.ParseDuration(after))(t)
 				g.At = time.Unix(1, 0).Add(d)
 				grants = append(grants, g)
 			}
