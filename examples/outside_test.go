@@ -4,25 +4,16 @@
 package examples_test
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -93,48 +84,28 @@ type process struct {
 	*testing.T
 	cmd  *exec.Cmd
 	url  string
-	logs *logs
-}
-
-type logs struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logs) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+	logs redistest.Log // and what it prints
 }
 
 // serve starts the program as a server of a name.
 func serve(t *testing.T, program string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{T: t, cmd: exec.CommandContext(context.Background(), program, append([]string{"-serve"}, args...)...), logs: &logs{}}
-	p.cmd.Env, p.cmd.Stderr = append(os.Environ(), env...), p.logs
-	out := redistest.Must(p.cmd.StdoutPipe())(t)
+	p := &process{T: t, cmd: exec.CommandContext(context.Background(), program, append([]string{"-serve"}, args...)...)}
+	p.cmd.Env, p.cmd.Stdout, p.cmd.Stderr = append(os.Environ(), env...), &p.logs, &p.logs
 	require.NoError(t, p.cmd.Start())
 	t.Cleanup(func() { _ = p.cmd.Process.Kill(); _ = p.cmd.Wait() })
-	for lines := bufio.NewScanner(out); lines.Scan(); {
-		if url, ok := strings.CutPrefix(lines.Text(), "curl -i "); ok {
-			p.url = url
-			go func() { _, _ = io.Copy(io.Discard, out) }()
-			return p
-		}
-	}
-	require.Fail(t, "it does not serve", p.logs.String())
-	return nil
+	p.url = p.logs.Await(t, `curl -i (\S+)`)[1]
+	return p
 }
 
 func (p *process) get() int {
 	p.Helper()
-	resp, err := http.Get(p.url)
+	return p.status(p.url)
+}
+
+func (p *process) status(url string) int {
+	p.Helper()
+	resp, err := http.Get(url)
 	require.NoError(p, err, p.logs.String())
 	require.NoError(p, resp.Body.Close())
 	return resp.StatusCode
@@ -146,13 +117,11 @@ func (p *process) get() int {
 func TestTwoProcessesShareOneLimit(t *testing.T) {
 	redistest.NeedReal(t)
 	program := copied(t, "server/*.go")
-	dir := t.TempDir()
-	certificate(t, dir)
-	port := freePort(t)
-	redistest.Start(t, "--requirepass", "secret", "--tls-port", port, "--tls-auth-clients", "no", "--tls-cert-file", filepath.Join(dir, "crt"),
-		"--tls-key-file", filepath.Join(dir, "key"), "--tls-ca-cert-file", filepath.Join(dir, "crt"))
+	cert, port := redistest.NewCertificate(t, nil), fmt.Sprint(redistest.FreePort())
+	redistest.Start(t, "--requirepass", "secret", "--tls-port", port, "--tls-auth-clients", "no", "--tls-cert-file", cert.CertFile,
+		"--tls-key-file", cert.KeyFile, "--tls-ca-cert-file", cert.CertFile)
 	url := "rediss://127.0.0.1:" + port + "/3"
-	env := []string{"REDIS_URL=" + url, "REDIS_PASSWORD=secret", "SSL_CERT_FILE=" + filepath.Join(dir, "crt")}
+	env := []string{"REDIS_URL=" + url, "REDIS_PASSWORD=secret", "SSL_CERT_FILE=" + cert.CertFile}
 	a, b := serve(t, program, env, "-name", "orders", "-interval", "1h"), serve(t, program, env, "-name", "orders", "-interval", "1h")
 	for i := range 5 {
 		require.Equal(t, http.StatusOK, []*process{a, b}[i%2].get(), a.logs.String())
@@ -190,7 +159,7 @@ func TestTwoProcessesShareOneLimit(t *testing.T) {
 	// What is wrong is logged, and no log has the password.
 	wrong := serve(t, program, append(env, "REDIS_PASSWORD=another"), "-name", "orders")
 	require.Equal(t, http.StatusServiceUnavailable, wrong.get())
-	require.Eventually(t, func() bool { return strings.Contains(wrong.logs.String(), "WRONGPASS") }, time.Minute, 10*time.Millisecond)
+	wrong.logs.Await(t, "WRONGPASS")
 	for _, p := range []*process{a, b, other, wrong} {
 		require.NotContains(t, p.logs.String(), "secret")
 		require.NotContains(t, p.logs.String(), "another")
@@ -199,24 +168,4 @@ func TestTwoProcessesShareOneLimit(t *testing.T) {
 	require.Error(t, err)
 	require.Contains(t, string(out), "invalid port")
 	require.NotContains(t, string(out), "secret")
-}
-
-// certificate writes a certificate of 127.0.0.1, which signs itself, and its key.
-func certificate(t *testing.T, dir string) {
-	t.Helper()
-	key := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, BasicConstraintsValid: true, IsCA: true, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign}
-	der := redistest.Must(x509.CreateCertificate(rand.Reader, c, c, &key.PublicKey, key))(t)
-	pkcs8 := redistest.Must(x509.MarshalPKCS8PrivateKey(key))(t)
-	for name, block := range map[string]*pem.Block{"crt": {Type: "CERTIFICATE", Bytes: der}, "key": {Type: "PRIVATE KEY", Bytes: pkcs8}} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
-	}
-}
-
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer func() { require.NoError(t, ln.Close()) }()
-	return fmt.Sprint(ln.Addr().(*net.TCPAddr).Port)
 }

@@ -3,9 +3,7 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,49 +34,19 @@ type process struct {
 	*exec.Cmd
 	t    *testing.T
 	addr string
-
-	mu  sync.Mutex
-	log strings.Builder
-	end chan struct{}
+	log  redistest.Log
 }
 
 // start starts the real command on a free port, and waits until it listens.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
 	path := redistest.Must(binary())(t)
-	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t, end: make(chan struct{})}
-	p.Env = append(os.Environ(), env...)
-	stderr := redistest.Must(p.StderrPipe())(t)
+	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t}
+	p.Env, p.Stderr = append(os.Environ(), env...), &p.log
 	require.NoError(t, p.Start())
-	t.Cleanup(func() {
-		_ = p.Process.Kill() // it may have ended
-		<-p.end
-		_ = p.Wait() // the same
-	})
-	listening := make(chan string, 1)
-	go func() {
-		defer close(p.end)
-		defer close(listening)
-		for lines := bufio.NewScanner(stderr); lines.Scan(); {
-			p.mu.Lock()
-			p.log.WriteString(lines.Text() + "\n")
-			p.mu.Unlock()
-			var line struct{ Msg, Addr string }
-			if json.Unmarshal(lines.Bytes(), &line) == nil && line.Msg == "listening" {
-				listening <- line.Addr
-			}
-		}
-	}()
-	if p.addr = <-listening; p.addr == "" {
-		t.Fatal(p.logged())
-	}
+	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() }) // it may have ended
+	p.addr = p.log.Await(t, `"msg":"listening".*"addr":"([^"]+)"`)[1]
 	return p
-}
-
-func (p *process) logged() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.log.String()
 }
 
 func (p *process) signal(s syscall.Signal) { require.NoError(p.t, p.Process.Signal(s)) }

@@ -3,16 +3,11 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -114,12 +109,12 @@ func otherLanguage(t *testing.T, language string, proxied bool) {
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
-	require.NoError(t, err, "%s\n%s", stderr.String(), g.logged())
+	require.NoError(t, err, "%s\n%s", stderr.String(), g.log.String())
 	want := map[string]string{"java": "{200=500}", "python3": "{200: 500}"}[language]
 	require.Equal(t, version+" "+want+"\ndata: first\ndata: last\n", string(out))
 	ledger := p.gate.Ledger()
 	redistest.Measured(t, ledger.Total.Admitted == 500 && ledger.Total.Refused == 0, "the platform rejected calls: %+v", ledger.Total)
-	require.NotContains(t, g.logged(), "app-key")
+	require.NotContains(t, g.log.String(), "app-key")
 }
 
 // environment returns what the command prints for the language, as a shell would set it. The lines name no
@@ -153,11 +148,11 @@ func environment(t *testing.T, dir, addr, language string) (env []string) {
 }
 
 // get returns the status and the body of a GET.
-func get(t *testing.T, c *http.Client, url string, header ...string) (*http.Response, string) {
+func get(t *testing.T, c *http.Client, url, header, value string) (*http.Response, string) {
 	t.Helper()
 	req := redistest.Must(http.NewRequestWithContext(t.Context(), "GET", url, nil))(t)
-	for i := 0; i < len(header); i += 2 {
-		req.Header.Set(header[i], header[i+1])
+	if header != "" {
+		req.Header.Set(header, value)
 	}
 	resp := redistest.Must(c.Do(req))(t)
 	defer resp.Body.Close()
@@ -174,30 +169,25 @@ func TestTerm(t *testing.T) {
 	base := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
 	stream := redistest.Must(http.Get(base + "/events"))(t)
 	defer stream.Body.Close()
-	type response struct {
-		status int
-		after  string
-	}
-	waiter := make(chan response, 1)
+	waiter := make(chan string, 1)
 	go func() {
 		resp, err := http.Get(base + "/topapi/x?access_token=secret-token")
 		if err != nil {
-			waiter <- response{}
+			waiter <- err.Error()
 			return
 		}
 		_ = resp.Body.Close()
-		waiter <- response{resp.StatusCode, resp.Header.Get("Retry-After")}
+		waiter <- resp.Status + " " + resp.Header.Get("Retry-After")
 	}()
 	time.Sleep(500 * time.Millisecond) // the request waits by then, or gets the same response because it is new
 	g.signal(syscall.SIGTERM)
-	require.Equal(t, response{503, "1"}, <-waiter)
+	require.Equal(t, "503 Service Unavailable 1", <-waiter)
 	_, err := io.ReadAll(stream.Body)
 	require.Error(t, err)
-	<-g.end
 	require.NoError(t, g.Wait())
-	require.Contains(t, g.logged(), "requests were cut")
-	require.Contains(t, g.logged(), `"msg":"stopped"`)
-	require.NotContains(t, g.logged(), "secret")
+	require.Contains(t, g.log.String(), "requests were cut")
+	require.Contains(t, g.log.String(), `"msg":"stopped"`)
+	require.NotContains(t, g.log.String(), "secret")
 }
 
 // TestHup checks that SIGHUP reads the rules again, and that a wrong file keeps the old ones.
@@ -207,18 +197,18 @@ func TestHup(t *testing.T) {
 	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", p.URL, "--rules", rules, "--max-wait", "0s")
 	base := "http://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://")
 	call := func() int {
-		resp, _ := get(t, http.DefaultClient, base+"/topapi/v2/user/get?access_token=app-key")
+		resp, _ := get(t, http.DefaultClient, base+"/topapi/v2/user/get?access_token=app-key", "", "")
 		return resp.StatusCode
 	}
 	require.Equal(t, 200, call())
 	require.Equal(t, 429, call())
 	logged := func(text string) {
 		g.signal(syscall.SIGHUP)
-		require.Eventually(t, func() bool { return strings.Contains(g.logged(), text) }, time.Minute, 10*time.Millisecond)
+		g.log.Await(t, text)
 	}
 	require.NoError(t, os.WriteFile(rules, []byte("rules: [{limit: x}]"), 0o600))
 	logged("the old ones stay")
-	require.Contains(t, g.logged(), "rules[0].limit")
+	require.Contains(t, g.log.String(), "rules[0].limit")
 	require.Equal(t, 429, call())
 	require.NoError(t, os.WriteFile(rules, redistest.Must(os.ReadFile(rulesFor(t, redistest.Key(t)+":new", "1", "1h")))(t), 0o600))
 	logged("the rules were read again")
@@ -226,73 +216,58 @@ func TestHup(t *testing.T) {
 	require.Equal(t, 429, call())
 }
 
-// TestOwnPaths checks the probes with and without a Redis, and the metrics.
+// TestOwnPaths checks the probes with and without a Redis, the token, and the metrics.
 func TestOwnPaths(t *testing.T) {
 	p := newPlatform(t, false)
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	gone := ln.Addr().String()
-	require.NoError(t, ln.Close())
-	rules := rulesFor(t, redistest.Key(t), "1", "1h")
-	down := start(t, nil, "--redis", "redis://"+gone, "--rules", rules, "--allow", p.URL)
-	resp, _ := get(t, http.DefaultClient, "http://"+down.addr+"/healthz")
-	require.Equal(t, 200, resp.StatusCode)
-	resp, _ = get(t, http.DefaultClient, "http://"+down.addr+"/readyz")
-	require.Equal(t, 503, resp.StatusCode)
-	resp, body := get(t, http.DefaultClient, "http://"+down.addr+"/"+strings.TrimPrefix(p.URL, "http://")+"/x", "Prefer", "wait=1")
-	require.Equal(t, 503, resp.StatusCode, "the default policy is closed: %s", body)
-	require.NotEmpty(t, resp.Header.Get("Retry-After"))
-
-	token := "0123456789abcdef"
+	rules, token := rulesFor(t, redistest.Key(t), "1", "1h"), "0123456789abcdef"
+	down := start(t, nil, "--redis", fmt.Sprint("redis://127.0.0.1:", redistest.FreePort()), "--rules", rules, "--allow", p.URL)
 	up := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--rules", rules, "--allow", p.URL, "--token-file", write(t, "token", token+"\n"))
-	resp, _ = get(t, http.DefaultClient, "http://"+up.addr+"/readyz")
-	require.Equal(t, 200, resp.StatusCode)
-	base := "http://" + up.addr + "/" + strings.TrimPrefix(p.URL, "http://")
-	resp, _ = get(t, http.DefaultClient, base+"/gettoken?appkey=k", "X-Gateway-Token", token)
-	require.Equal(t, 200, resp.StatusCode)
-	resp, _ = get(t, http.DefaultClient, base+"/gettoken?appkey=k", "Authorization", "Bearer "+token)
-	require.Equal(t, 401, resp.StatusCode)
-	resp, _ = get(t, http.DefaultClient, "http://"+up.addr+"/metrics")
-	require.Equal(t, 401, resp.StatusCode)
-	resp, body = get(t, http.DefaultClient, "http://"+up.addr+"/metrics", "Authorization", "Bearer "+token)
-	require.Equal(t, 200, resp.StatusCode)
-	require.Contains(t, body, `rrl_gateway_events_total{kind="admitted"} 1`)
-	require.Contains(t, body, "ratelimiter_")
-	require.NotContains(t, up.logged(), token)
+	target := "/" + strings.TrimPrefix(p.URL, "http://")
+	for _, c := range []struct {
+		of            *process
+		path          string
+		header, value string
+		status        int
+	}{
+		{down, "/healthz", "", "", 200},
+		{down, "/readyz", "", "", 503},
+		{down, target + "/x", "Prefer", "wait=1", 503}, // the default policy is closed
+		{up, "/readyz", "", "", 200},
+		{up, target + "/gettoken?appkey=k", "X-Gateway-Token", token, 200},
+		{up, target + "/gettoken?appkey=k", "Authorization", "Bearer " + token, 401},
+		{up, "/metrics", "", "", 401},
+		{up, "/metrics", "Authorization", "Bearer " + token, 200},
+	} {
+		resp, body := get(t, http.DefaultClient, "http://"+c.of.addr+c.path, c.header, c.value)
+		require.Equal(t, c.status, resp.StatusCode, "%s: %s", c.path, body)
+		require.Equal(t, c.header == "Prefer", resp.Header.Get("Retry-After") != "")
+		if c.path == "/metrics" && c.status == 200 {
+			require.Contains(t, body, `rrl_gateway_events_total{kind="admitted"} 1`)
+			require.Contains(t, body, "ratelimiter_")
+		}
+	}
+	require.NotContains(t, up.log.String(), token)
 }
 
 // TestMutualTLS checks that a client without a certificate reaches the probes only.
 func TestMutualTLS(t *testing.T) {
 	p := newPlatform(t, false)
-	cert, key, pair := selfSigned(t)
+	cert := redistest.NewCertificate(t, nil)
 	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--rules", rulesFor(t, redistest.Key(t), "9", "1h"),
-		"--allow", p.URL, "--tls-cert", cert, "--tls-key", key, "--client-ca", cert)
+		"--allow", p.URL, "--tls-cert", cert.CertFile, "--tls-key", cert.KeyFile, "--client-ca", cert.CertFile)
 	client := func(certs ...tls.Certificate) *http.Client {
 		roots := x509.NewCertPool()
-		roots.AddCert(pair.Leaf)
+		roots.AddCert(cert.Leaf)
 		return &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots, Certificates: certs}}}
 	}
 	target := "https://" + g.addr + "/" + strings.TrimPrefix(p.URL, "http://") + "/gettoken?appkey=k"
-	resp, _ := get(t, client(), "https://"+g.addr+"/healthz")
+	resp, _ := get(t, client(), "https://"+g.addr+"/healthz", "", "")
 	require.Equal(t, 200, resp.StatusCode)
-	resp, _ = get(t, client(), target)
+	resp, _ = get(t, client(), target, "", "")
 	require.Equal(t, 401, resp.StatusCode)
-	resp, _ = get(t, client(pair), target)
+	resp, _ = get(t, client(cert.Certificate), target, "", "")
 	require.Equal(t, 200, resp.StatusCode)
 	require.Equal(t, 2, resp.ProtoMajor)
-}
-
-// selfSigned returns a certificate that signs itself, for a server and for a client.
-func selfSigned(t *testing.T) (cert, key string, pair tls.Certificate) {
-	private := redistest.Must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true,
-		KeyUsage:    x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
-	der := redistest.Must(x509.CreateCertificate(rand.Reader, template, template, private.Public(), private))(t)
-	keyDER := redistest.Must(x509.MarshalPKCS8PrivateKey(private))(t)
-	cert = write(t, "cert.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	key = write(t, "key.pem", string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})))
-	pair = redistest.Must(tls.LoadX509KeyPair(cert, key))(t)
-	return cert, key, pair
 }
 
 // TestDemoLinksNoMetrics checks that rrl does not link the library of the metrics, for which this is a command of its own.

@@ -6,11 +6,8 @@ import (
 	"context"
 	"io"
 	"net/http"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -55,16 +52,10 @@ func TestItCanFail(t *testing.T) {
 func TestServe(t *testing.T) {
 	t.Setenv("REDIS_URL", "")
 	ctx, cancel := context.WithCancel(t.Context())
-	url := make(chan string, 1)
-	out := &watcher{see: regexp.MustCompile(`curl -i (\S+)`), found: url}
+	var out redistest.Log
 	code := make(chan int)
-	go func() { code <- run(ctx, []string{"-serve"}, out, out) }()
-	var at string
-	select {
-	case at = <-url:
-	case <-time.After(10 * time.Second):
-		t.Fatal("it does not serve")
-	}
+	go func() { code <- run(ctx, []string{"-serve"}, &out, &out) }()
+	at := out.Await(t, `curl -i (\S+)`)[1]
 	for i := range 6 {
 		resp := redistest.Must(http.Get(at))(t)
 		require.NoError(t, resp.Body.Close())
@@ -94,21 +85,4 @@ func TestUsage(t *testing.T) {
 		require.Equal(t, 2, run(t.Context(), args, &out, &errs))
 		require.NotEmpty(t, errs.String())
 	}
-}
-
-type watcher struct {
-	mu    sync.Mutex
-	text  string
-	see   *regexp.Regexp
-	found chan string
-}
-
-func (w *watcher) Write(b []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.text += string(b)
-	if m := w.see.FindStringSubmatch(w.text); m != nil && len(w.found) == 0 {
-		w.found <- m[1]
-	}
-	return len(b), nil
 }

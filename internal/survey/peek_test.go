@@ -27,6 +27,7 @@ type scene struct {
 	do      func(l *ratelimiter.RateLimiter) error // afterwards
 	client  string                                 // of a PER_CLIENT limiter
 	surplus bool                                   // more permits are left and in use than the rate
+	why     string                                 // what one permit waits for, if that is checked
 	part    bool                                   // there are marks or blocks that hold nothing
 }
 
@@ -107,7 +108,7 @@ func scenes() map[string]scene {
 	return map[string]scene{
 		"fresh":                       {},
 		"in use":                      {value: 4, members: grants(6, 20)},
-		"full":                        {value: 0, members: grants(10, 20)},
+		"full":                        {value: 0, members: grants(10, 20), why: "the permits in use"},
 		"expired in part":             {value: 0, members: append(grants(4, 70), grants(6, 20)...)},
 		"all expired":                 {value: 0, members: grants(10, 70)},
 		"a large grant":               {value: 1, members: []prop{{age: sec(50), permits: 2}, {age: sec(10), permits: 7}}},
@@ -132,14 +133,14 @@ func scenes() map[string]scene {
 		"a void block":                {value: 2, members: []prop{{age: -sec(100), permits: 8, kind: 'c', at: sec(20)}}},
 		"a void block of nobody":      {value: 2, members: []prop{{age: -sec(100), permits: 8, kind: 'c'}}},
 		"a block":                     {value: 2, members: []prop{{age: sec(20), permits: 8, kind: 'c', at: sec(40)}}},
-		"a gap":                       {fields: []any{"minGap", 20_000}, value: 9, members: []prop{{age: sec(3), permits: 1}}},
+		"a gap":                       {fields: []any{"minGap", 20_000}, value: 9, members: []prop{{age: sec(3), permits: 1}}, why: "the least gap between permits"},
 		"a gap after several":         {fields: []any{"minGap", 20_000}, value: 7, members: []prop{{age: sec(3), permits: 3}}},
 		"a gap that is over":          {fields: []any{"minGap", 20_000}, value: 9, members: []prop{{age: sec(30), permits: 1}}},
 		"a gap of a grant ahead":      {fields: []any{"minGap", 20_000}, value: 8, members: []prop{{age: sec(30), permits: 1}, {age: -sec(10), permits: 1}}},
 		"a gap, and none left":        {fields: []any{"minGap", 20_000}, value: 0, members: []prop{{age: sec(50), permits: 9}, {age: sec(3), permits: 1}}},
 		"a gap, and permits lost":     {fields: []any{"minGap", 20_000}, value: 2, members: []prop{{age: sec(3), permits: 1}}},
 		"a gap, and permits too many": {fields: []any{"minGap", 10_000}, value: 5, surplus: true, members: []prop{{age: sec(40), permits: 2}, {age: sec(6), permits: 9}}},
-		"a cool-down":                 {value: 4, members: grants(6, 20), do: coolDown(5 * time.Minute)},
+		"a cool-down":                 {value: 4, members: grants(6, 20), do: coolDown(5 * time.Minute), why: "the cool-down"},
 		"a short cool-down":           {value: 4, members: grants(6, 20), do: coolDown(5 * time.Second)},
 		"a gradual cool-down":         {value: 4, members: grants(6, 20), do: coolDown(5*time.Second, ratelimiter.Reopen(time.Minute))},
 		"a cool-down of the hash":     {fields: []any{"coolDown", 99_999_999_999_999}, value: 4, members: grants(6, 20)},
@@ -219,6 +220,9 @@ func (s scene) compare(t *testing.T) {
 			if told = append(told, pk); !st.Whole && !pk.Known {
 				require.True(t, redistest.Must(sv.Complete(ctx, st))(t))
 				told[0] = redistest.Must(st.Peek(n))(t)
+			}
+			if s.why != "" && n == 1 {
+				require.Equal(t, s.why, told[0].Why)
 			}
 			if n == 1 && s.client == "" {
 				list, errs := found(ctx, sv, Query{Match: name})

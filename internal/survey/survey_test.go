@@ -59,6 +59,12 @@ func set(t *testing.T, rdb redis.UniversalClient, name, typ string, rate, interv
 	require.NoError(t, rdb.HSet(t.Context(), name, "rate", rate, "interval", interval, "type", typ).Err())
 }
 
+// do sends a command.
+func do(t *testing.T, rdb redis.UniversalClient, args ...any) {
+	t.Helper()
+	require.NoError(t, rdb.Do(t.Context(), args...).Err())
+}
+
 func TestFind(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx, base := t.Context(), redistest.Key(t)
@@ -68,21 +74,21 @@ func TestFind(t *testing.T) {
 	set(t, rdb, name("fresh"), "0", 5, 10_000)
 	set(t, rdb, name("client"), "1", 5, 10_000)
 	set(t, rdb, name("used"), "0", 5, 10_000)
-	require.NoError(t, rdb.Set(ctx, "{"+name("used")+"}:value", "0", 0).Err())
+	do(t, rdb, "set", "{"+name("used")+"}:value", "0")
 	put(t, rdb, "{"+name("used")+"}:permits", 2, now.Add(-20*time.Second))
 	put(t, rdb, "{"+name("used")+"}:permits", 3, now.Add(-2*time.Second))
 	set(t, rdb, name("odd{x}"), "0", 1, 10_000)
-	require.NoError(t, rdb.Set(ctx, name("odd{x}")+":value", "0", 0).Err())
+	do(t, rdb, "set", name("odd{x}")+":value", "0")
 	put(t, rdb, name("odd{x}")+":permits", 1, now.Add(-2*time.Second))
 	set(t, rdb, name("broken"), "7", 1, 10_000)
 	set(t, rdb, "{"+name("used")+"}:told", "0", 1, 10_000)
 	require.NoError(t, rdb.HSet(ctx, name("hash"), "rate", 1, "interval", 1).Err())
-	require.NoError(t, rdb.Set(ctx, name("string"), "1", 0).Err())
-	require.NoError(t, rdb.Set(ctx, "{"+name("gone")+"}:value", "3", 0).Err())
+	do(t, rdb, "set", name("string"), "1")
+	do(t, rdb, "set", "{"+name("gone")+"}:value", "3")
 	put(t, rdb, "{"+name("goner")+"}:permits:a", 1, now)
 	put(t, rdb, "{"+name("goner")+"}:permits:b", 1, now)
 	put(t, rdb, name("gone{y}")+":permits", 1, now)
-	require.NoError(t, rdb.Set(ctx, name("x")+":values", "3", 0).Err())
+	do(t, rdb, "set", name("x")+":values", "3")
 
 	list, errs := found(ctx, New(rdb), Query{Match: "*" + base + "*", Remains: true})
 	require.Empty(t, errs)
@@ -145,7 +151,8 @@ func TestSuffixOf(t *testing.T) {
 	}
 }
 
-func TestFindGivesUpAtItsBudget(t *testing.T) {
+// TestFindEndsEarly shows a search that has looked at as many keys as it may, and a loop that is left, which sends no more steps.
+func TestFindEndsEarly(t *testing.T) {
 	rdb := redistest.Client(t)
 	base := redistest.Key(t)
 	for i := range 3 {
@@ -156,15 +163,6 @@ func TestFindGivesUpAtItsBudget(t *testing.T) {
 	require.Len(t, errs, 1)
 	require.ErrorIs(t, errs[0], ErrBudget)
 	require.Positive(t, looked)
-}
-
-// A loop that is left early sends no more steps.
-func TestFindCanBeLeft(t *testing.T) {
-	rdb := redistest.Client(t)
-	base := redistest.Key(t)
-	for i := range 3 {
-		set(t, rdb, fmt.Sprint(base, i), "0", 1, 1000)
-	}
 	for l, err := range New(rdb).Find(t.Context(), Query{Match: base + "*", Remains: true}) {
 		require.NoError(t, err)
 		require.Equal(t, Live, l.Kind)
@@ -184,7 +182,7 @@ func TestFindOnEveryNode(t *testing.T) {
 			name := fmt.Sprintf("limiter %02d", i)
 			want = append(want, name)
 			set(t, rdb, name, "0", 5, 600_000)
-			require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", "3", 0).Err())
+			do(t, rdb, "set", "{"+name+"}:value", "3")
 			put(t, rdb, "{"+name+"}:permits", 2, rdb.Time(t.Context()).Val())
 		}
 		s := New(rdb)
@@ -229,7 +227,7 @@ func TestReadAcrossSlots(t *testing.T) {
 	rdb := redistest.StartCluster(t).Client(t)
 	name := "a{b"
 	set(t, rdb, name, "0", 5, 600_000)
-	require.NoError(t, rdb.Set(t.Context(), "a{b:value", "3", 0).Err())
+	do(t, rdb, "set", "a{b:value", "3")
 	put(t, rdb, "a{b:permits", 2, rdb.Time(t.Context()).Val())
 	st := redistest.Must(New(rdb).Read(t.Context(), name, ""))(t)
 	require.False(t, st.OneInstant)
@@ -287,7 +285,7 @@ func TestRead(t *testing.T) {
 func TestReadOfOtherTypes(t *testing.T) {
 	rdb := redistest.Client(t)
 	ctx, name := t.Context(), redistest.Key(t)
-	require.NoError(t, rdb.Set(ctx, name, "x", 0).Err())
+	do(t, rdb, "set", name, "x")
 	require.NoError(t, rdb.HSet(ctx, "{"+name+"}:value", "a", "b").Err())
 	put(t, rdb, "{"+name+"}:permits", 7, time.Now())
 	st := redistest.Must(New(rdb).Read(ctx, name, ""))(t)
@@ -303,48 +301,18 @@ func TestReadOfOtherTypes(t *testing.T) {
 	require.Len(t, redistest.Must(New(rdb).Read(ctx, name, ""))(t).Fields, 3)
 }
 
-// TestPeek compares what a state says a caller would be told with what the limiter tells one.
-func TestPeek(t *testing.T) {
+// TestPeekOfNothing checks what no caller can ask for; peek_test.go has what callers are told.
+func TestPeekOfNothing(t *testing.T) {
 	rdb := redistest.Client(t)
-	ctx := t.Context()
-	client := clienttest.New(t, rdb)
-	defer client.Close()
-	interval := time.Hour
-	for _, minGap := range []time.Duration{0, time.Minute} {
-		l := client.RateLimiter(redistest.Key(t))
-		require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 10, Interval: interval, MinGap: minGap}))
-		key, now := "{"+l.Name()+"}:permits", rdb.Time(ctx).Val()
-		check := func() {
-			t.Helper()
-			st := redistest.Must(New(rdb).Read(ctx, l.Name(), ""))(t)
-			for n := range int64(10) {
-				want := redistest.Must(l.Peek(ctx, n+1))(t)
-				got := redistest.Must(st.Peek(n + 1))(t)
-				require.True(t, got.Known)
-				require.Equal(t, want.Available, got.Available, "%d permits", n+1)
-				require.InDelta(t, want.Wait.Minutes(), got.Wait.Minutes(), 1, "%d permits", n+1)
-				require.Equal(t, want.Granted, got.Wait == 0)
-			}
-		}
-		check()
-		require.NoError(t, rdb.Set(ctx, "{"+l.Name()+"}:value", "1", 0).Err())
-		put(t, rdb, key, 2, now.Add(-2*interval))
-		put(t, rdb, key, 3, now.Add(-50*time.Minute))
-		put(t, rdb, key, 4, now.Add(-10*time.Minute))
-		check()
-		require.NoError(t, l.CoolDown(ctx, time.Now().Add(25*time.Minute)))
-		st := redistest.Must(New(rdb).Read(ctx, l.Name(), ""))(t)
-		got := redistest.Must(st.Peek(1))(t)
-		require.Equal(t, "the cool-down", got.Why)
-		require.InDelta(t, 25, got.Wait.Minutes(), 1)
-		_, err := st.Peek(11)
-		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
-		_, err = st.Peek(0)
-		require.ErrorIs(t, err, permit.ErrInvalidArgument)
+	name := redistest.Key(t)
+	peek := func(n int64) error {
+		_, err := redistest.Must(New(rdb).Read(t.Context(), name, ""))(t).Peek(n)
+		return err
 	}
-	st := redistest.Must(New(rdb).Read(ctx, redistest.Key(t), ""))(t)
-	_, err := st.Peek(1)
-	require.ErrorIs(t, err, permit.ErrNotInitialized)
+	require.ErrorIs(t, peek(1), permit.ErrNotInitialized)
+	set(t, rdb, name, "0", 10, 1000)
+	require.ErrorIs(t, peek(11), permit.ErrPermitsExceedRate)
+	require.ErrorIs(t, peek(0), permit.ErrInvalidArgument)
 }
 
 func TestFindSaysWhichNodeIsAway(t *testing.T) {
