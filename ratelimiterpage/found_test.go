@@ -39,14 +39,12 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Hour})
 	now := rdb.Time(t.Context()).Val()
 	id := redisson.RandomID()
-	put := func(at time.Time, member []byte) {
-		require.NoError(t, rdb.ZAdd(t.Context(), "{"+name+"}:permits", redis.Z{Score: float64(at.UnixMilli()), Member: string(member)}).Err())
-	}
+	put := func(at time.Time, member []byte) { s.do("zadd", "{"+name+"}:permits", at.UnixMilli(), member) }
 	put(time.UnixMilli(0), []byte("\x10~w~\x01\x00\x00\x00ab\x00\x12\x34\x56\x00\x00\x00\x01\x00\x00\x00"))
 	put(now, redisson.Member(false, id, 7))
 	put(now.Add(-time.Minute), redisson.Member(false, redisson.RandomID(), 2))
-	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 0, 0).Err())
-	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:ahead", fmt.Sprintf("%x %d 0 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()), 0).Err())
+	s.do("set", "{"+name+"}:value", 0)
+	s.do("set", "{"+name+"}:ahead", fmt.Sprintf("%x %d 0 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()))
 	rows := func() [][]string {
 		p := s.get("limiter?name=" + url.QueryEscape(name))
 		require.NotContains(t, p.body, "1970-01")
@@ -64,7 +62,7 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	require.Equal(t, []string{"–", "1", "–", `Go <i class="tag">callers wait</i>`}, got[2])
 
 	// A cool-down blocks what is in use, which has been granted, and what is free, which has not.
-	require.NoError(t, rdb.Del(t.Context(), name, "{"+name+"}:value", "{"+name+"}:permits").Err())
+	s.do("del", name, "{"+name+"}:value", "{"+name+"}:permits")
 	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Minute}, 4)
 	granted := rows()[0][0]
 	c := clienttest.New(t, rdb)
@@ -85,7 +83,7 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		s, base := newSite(t, rdb, WithWrites(writeToken)), redistest.Key(t)
 		limiter(t, rdb, base+"good", tenAMinute, 2)
 		limiter(t, rdb, base+"bad", tenAMinute, 2)
-		require.NoError(t, rdb.Set(t.Context(), "{"+base+"bad}:value", 500, 0).Err())
+		s.do("set", "{"+base+"bad}:value", 500)
 		s.get("") // begins a round, which may end before the page is written
 		synctest.Wait()
 		p := s.get("?q=" + url.QueryEscape(base))
@@ -104,7 +102,7 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		s.get("")
 		synctest.Wait()
 		require.NotContains(t, s.get("?q="+url.QueryEscape(base)).body, `class="tag bad"`)
-		require.NoError(t, rdb.Set(t.Context(), "{"+base+"good}:value", 500, 0).Err())
+		s.do("set", "{"+base+"good}:value", 500)
 		time.Sleep(roundAge)
 		s.get("")
 		synctest.Wait()
@@ -129,9 +127,9 @@ func TestTheListOfAnEmptyRedis(t *testing.T) {
 	})
 }
 
-// TestWrongTokens checks that a wrong token is logged and answered late, in parallel and one after another, and that the right
+// TestTokens checks that nothing is shown without a token, that a wrong token is logged and answered late, in parallel and one after another, and that the right
 // one is not.
-func TestWrongTokens(t *testing.T) {
+func TestTokens(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		token := strings.Repeat("secret", 3)
 		var log redistest.Log
@@ -142,15 +140,22 @@ func TestWrongTokens(t *testing.T) {
 			r.SetBasicAuth("anybody", password)
 			return s.ask(r).Code, time.Since(begin)
 		}
+		for _, target := range []string{"", "limiter?name=a", "events", "page.css", "doctor", "change"} {
+			p := s.get(target)
+			require.Equal(t, http.StatusUnauthorized, p.Code, target)
+			require.Contains(t, p.Header().Get("WWW-Authenticate"), "Basic")
+		}
+		require.Equal(t, http.StatusOK, s.get("", "Authorization", "Bearer "+token).Code)
+		require.Empty(t, log.String(), "no token at all is no guess")
 		code, took := ask(token)
 		require.Equal(t, http.StatusOK, code)
 		require.Zero(t, took)
 		code, took = ask("wrong wrong wrong")
 		require.Equal(t, http.StatusUnauthorized, code)
 		require.Equal(t, time.Second, took)
-		require.Equal(t, http.StatusUnauthorized, s.get("").Code, "no token at all is no guess")
 		require.Equal(t, 1, strings.Count(log.String(), `msg="ratelimiterpage: a wrong token" for=looking remote=192.0.2.1:1234`))
 		require.NotContains(t, log.String(), "wrong wrong")
+		require.Equal(t, http.StatusUnauthorized, s.get("", "Authorization", "Bearer ").Code)
 
 		var all sync.WaitGroup
 		for range mostGuesses {
@@ -202,6 +207,7 @@ func TestLongNamesInTheList(t *testing.T) {
 	s, base := newSite(t, rdb), redistest.Key(t)
 	long := base + strings.Repeat("名", 1<<18)
 	limiter(t, rdb, long, tenAMinute)
+	defer s.do("del", long, "{"+long+"}:value", "{"+long+"}:permits") // searches among such names are slow
 	p := s.get("?q=" + url.QueryEscape(base))
 	require.Len(t, p.names(), 1)
 	require.Less(t, len(p.names()[0]), nameShown+10)
@@ -332,7 +338,7 @@ func TestSkippedInChinese(t *testing.T) {
 func TestFindingsInChinese(t *testing.T) {
 	rdb, ctx := redistest.Client(t), t.Context()
 	s, base := newSite(t, rdb), redistest.Key(t)
-	do := func(args ...any) { require.NoError(t, rdb.Do(ctx, args...).Err()) }
+	do := s.do
 	for check, c := range map[string]struct {
 		broken func(name, value, permits string)
 		want   string

@@ -44,6 +44,21 @@ func newSite(t *testing.T, rdb *redis.Client, opts ...Option) *site {
 	return &site{t, h, rdb}
 }
 
+// inBubble runs f in virtual time with a site and the name of a limiter of 10 permits a minute, of which 4 are in use.
+func inBubble(t *testing.T, f func(t *testing.T, s *site, name string), opts ...Option) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s, name := newSite(t, rdb, opts...), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2, 2)
+		f(t, s, name)
+	})
+}
+
+// do sends a command to the Redis itself.
+func (s *site) do(args ...any) {
+	s.Helper()
+	require.NoError(s, s.rdb.Do(s.Context(), args...).Err(), "%v", args)
+}
+
 // A page is a reply.
 type page struct {
 	*httptest.ResponseRecorder
@@ -100,13 +115,10 @@ var tenAMinute = ratelimiter.Rate{Permits: 10, Interval: time.Minute}
 func hold(t testing.TB, rdb *redis.Client, pattern string) string {
 	t.Helper()
 	var all []string
-	iter := rdb.Scan(t.Context(), 0, pattern, 1000).Iterator()
-	for iter.Next(t.Context()) {
-		key := iter.Val()
-		dump := fmt.Sprint(rdb.HGetAll(t.Context(), key).Val(), rdb.Get(t.Context(), key).Val(), rdb.ZRangeWithScores(t.Context(), key, 0, -1).Val())
-		all = append(all, key+dump)
+	ctx := t.Context()
+	for _, key := range redistest.Must(rdb.Keys(ctx, pattern).Result())(t) {
+		all = append(all, fmt.Sprint(key, rdb.HGetAll(ctx, key).Val(), rdb.Get(ctx, key).Val(), rdb.ZRangeWithScores(ctx, key, 0, -1).Val()))
 	}
-	require.NoError(t, iter.Err())
 	slices.Sort(all)
 	return strings.Join(all, "\n")
 }
@@ -117,30 +129,30 @@ func TestList(t *testing.T) {
 	limiter(t, rdb, base+"orders", tenAMinute, 2, 2, 2)
 	limiter(t, rdb, base+"full", ratelimiter.Rate{Permits: 6, Interval: time.Hour, KeepAlive: 2 * time.Hour}, 6)
 	limiter(t, rdb, base+"users", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: 90 * time.Minute})
-	require.NoError(t, rdb.HSet(t.Context(), base+"stuck", "rate", 5, "interval", 1000, "type", 0).Err())
-	require.NoError(t, rdb.Set(t.Context(), "{"+base+"stuck}:value", 0, 0).Err())
+	s.do("hset", base+"stuck", "rate", 5, "interval", 1000, "type", 0)
+	s.do("set", "{"+base+"stuck}:value", 0)
 	before := hold(t, rdb, "*"+base+"*")
-	p := s.get("?q=" + url.QueryEscape(base))
-	require.Equal(t, http.StatusOK, p.Code)
-	require.Equal(t, []string{base + "stuck", base + "full", base + "orders", base + "users"}, p.names())
-	require.Equal(t, []string{base + "full", base + "orders", base + "stuck", base + "users"}, s.get("?sort=name&q="+url.QueryEscape(base)).names())
-	for _, want := range []string{"10/1m", "6/1h", "PER_CLIENT", `<i class="tag bad">stuck</i>`, "Go", "1–4 of 4", `width="60"`} {
-		require.Contains(t, p.body, want)
+	for query, want := range map[string]string{
+		"q=BASE": "stuck full orders users", "sort=name&q=BASE": "full orders stuck users", "only=limited&q=BASE": "stuck full",
+		"sort=wait&q=BASE": "stuck full orders users", "sort=name&up=1&q=BASE": "users stuck orders full",
+		"q=" + strings.ToUpper(base) + "*R*S": "orders users", // a part, another part, in any case
+	} {
+		p := s.get("?" + strings.ReplaceAll(query, "BASE", base))
+		require.Equal(t, http.StatusOK, p.Code)
+		require.Equal(t, want, strings.ReplaceAll(strings.Join(p.names(), " "), base, ""), query)
 	}
-	require.Regexp(t, `<td class="num wait" data-label="Wait">(59m|1h)`, p.body)
-	require.Equal(t, []string{base + "stuck", base + "full"}, s.get("?only=limited&q="+url.QueryEscape(base)).names())
-	require.Equal(t, []string{base + "stuck", base + "full", base + "orders", base + "users"}, s.get("?sort=wait&q="+url.QueryEscape(base)).names())
-	require.Equal(t, []string{base + "users", base + "stuck", base + "orders", base + "full"}, s.get("?sort=name&up=1&q="+url.QueryEscape(base)).names())
-	require.Equal(t, []string{base + "orders", base + "users"}, s.get("?q="+url.QueryEscape(strings.ToUpper(base)+"*R*S")).names(), "a part, another part, in any case")
+	body := s.get("?q=" + base).body
+	for _, want := range []string{"10/1m", "6/1h", "PER_CLIENT", `<i class="tag bad">stuck</i>`, "Go", "1–4 of 4", `width="60"`} {
+		require.Contains(t, body, want)
+	}
+	require.Regexp(t, `<td class="num wait" data-label="Wait">(59m|1h)`, body)
 	require.Contains(t, s.get("?q=no-such").body, "No limiter matches.")
 	require.Equal(t, before, hold(t, rdb, "*"+base+"*"), "looking writes nothing")
 }
 
 // TestHeaders checks that no page can load or run anything from elsewhere, and has no script and no style of its own.
 func TestHeaders(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		s, name := newSite(t, rdb, WithWrites(strings.Repeat("t", MinToken))), redistest.Key(t)
-		limiter(t, rdb, name, tenAMinute, 2, 2)
+	inBubble(t, func(t *testing.T, s *site, name string) {
 		for _, target := range []string{"", "limiter?name=" + name, "limiter?name=" + name + "&check=1", "limiter", "doctor", "page.css", "page.js", "icon.svg", "nothing", "change"} {
 			p := s.get(target)
 			h := p.Header()
@@ -165,7 +177,7 @@ func TestHeaders(t *testing.T) {
 		p := s.ask(httptest.NewRequest(http.MethodDelete, "/", nil))
 		require.Equal(t, http.StatusMethodNotAllowed, p.Code)
 		require.Equal(t, "GET, HEAD", p.Header().Get("Allow"))
-	})
+	}, WithWrites(writeToken))
 }
 
 // hostile are names that others can choose.
@@ -179,7 +191,7 @@ func TestNamesAreEscaped(t *testing.T) {
 	s, base := newSite(t, rdb), redistest.Key(t)
 	for _, name := range hostile {
 		limiter(t, rdb, base+name, tenAMinute, 1)
-		require.NoError(t, rdb.HSet(t.Context(), base+name, "evil"+name, name).Err())
+		s.do("hset", base+name, "evil"+name, name)
 	}
 	bad := regexp.MustCompile("[\x00-\x09\x0b-\x1f\x7f\u0080-\u009f\u200b-\u200f\u2028-\u202e\u2066-\u2069\ufeff]|<script>|<img|onerror=alert\\(1\\)>")
 	list := s.get("?q=" + url.QueryEscape(base))
@@ -212,8 +224,8 @@ func TestLimiterPage(t *testing.T) {
 	limiter(t, rdb, name, tenAMinute, 2, 2)
 	now := rdb.Time(t.Context()).Val()
 	java := "\x08abcdefgh\x03\x00\x00\x00" // as Redisson 3.17 writes it
-	require.NoError(t, rdb.ZAdd(t.Context(), "{"+name+"}:permits", redis.Z{Score: float64(now.Add(-30 * time.Second).UnixMilli()), Member: java}).Err())
-	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 3, 0).Err())
+	s.do("zadd", "{"+name+"}:permits", now.Add(-30*time.Second).UnixMilli(), java)
+	s.do("set", "{"+name+"}:value", 3)
 	p := s.get("limiter?name=" + url.QueryEscape(name))
 	require.Equal(t, http.StatusOK, p.Code)
 	for _, want := range []string{
@@ -226,7 +238,7 @@ func TestLimiterPage(t *testing.T) {
 	require.NotContains(t, p.body, `<form method="post"`)
 	require.NotContains(t, p.body, `class="finding`)
 
-	require.NoError(t, rdb.Set(t.Context(), "{"+name+"}:value", 1, 0).Err())
+	s.do("set", "{"+name+"}:value", 1)
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
 	require.Contains(t, p.body, `<code class="fix">rrl heal --redis redis://`+rdb.Options().Addr+"/0 "+name+` --write</code> <button type="button" class="copy"`)
@@ -287,9 +299,7 @@ func TestPagesAreStable(t *testing.T) {
 }
 
 func TestLanguages(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		s, name := newSite(t, rdb), redistest.Key(t)
-		limiter(t, rdb, name, tenAMinute, 2)
+	inBubble(t, func(t *testing.T, s *site, name string) {
 		for _, c := range []struct{ target, header, lang string }{
 			{"", "", "en"}, {"", "zh-CN,zh;q=0.9,en;q=0.8", "zh"}, {"", "de, en;q=0.5, zh;q=0.1", "en"}, {"", "fr", "en"}, {"", "ZH-tw", "zh"},
 			{"?lang=zh", "en", "zh"}, {"?lang=en", "zh", "en"}, {"?lang=xx", "zh", "zh"}, {"", "zh;q=0, en", "en"},
@@ -356,28 +366,6 @@ func TestChineseIsWhole(t *testing.T) {
 	require.Len(t, explained, len(doctor.Checks()))
 }
 
-func TestToken(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		token := strings.Repeat("secret", 3)
-		s := newSite(t, rdb, WithToken(token))
-		for _, target := range []string{"", "limiter?name=a", "events", "page.css", "doctor", "change"} {
-			p := s.get(target)
-			require.Equal(t, http.StatusUnauthorized, p.Code, target)
-			require.Contains(t, p.Header().Get("WWW-Authenticate"), "Basic")
-		}
-		basic := func(password string) int {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.SetBasicAuth("anybody", password)
-			return s.ask(r).Code
-		}
-		require.Equal(t, http.StatusOK, basic(token))
-		require.Equal(t, http.StatusUnauthorized, basic(token+"x"))
-		require.Equal(t, http.StatusUnauthorized, basic(""))
-		require.Equal(t, http.StatusOK, s.get("", "Authorization", "Bearer "+token).Code)
-		require.Equal(t, http.StatusUnauthorized, s.get("", "Authorization", "Bearer ").Code)
-	})
-}
-
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0)} {
 		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
@@ -385,20 +373,20 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// TestRedisAway checks what the pages say while Redis cannot be read, and that they go on when it can.
+// TestRedisAway checks what the pages and the live views say while Redis cannot be read: since when and why. They go on when it can.
 func TestRedisAway(t *testing.T) {
+	var away atomic.Pointer[error]
+	fail(&away, "dial tcp 192.0.2.1:6379: connect: connection refused")
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var away atomic.Pointer[error]
-		rdb.AddHook(failing{&away})
-		s, name := newSite(t, rdb), redistest.Key(t)
+		name := redistest.Key(t)
 		limiter(t, rdb, name, tenAMinute, 2)
-
-		fail(&away, "dial tcp 192.0.2.1:6379: connect: connection refused")
+		rdb.AddHook(failing{&away})
+		s := newSite(t, rdb)
 		p := s.get("")
 		require.Equal(t, http.StatusOK, p.Code)
-		require.Contains(t, p.body, "Redis cannot be read since")
-		require.Contains(t, p.body, "connection refused")
-		require.Contains(t, p.body, "Nothing is known of the limiters yet.")
+		for _, want := range []string{"Redis cannot be read since", "connection refused", "Nothing is known of the limiters yet."} {
+			require.Contains(t, p.body, want)
+		}
 		p = s.get("limiter?name=" + name)
 		require.Equal(t, http.StatusServiceUnavailable, p.Code)
 		require.Contains(t, p.body, "Nothing is known of this limiter while Redis cannot be read.")
@@ -406,20 +394,40 @@ func TestRedisAway(t *testing.T) {
 
 		fail(&away, "")
 		time.Sleep(2 * time.Second)
-		p = s.get("?q=" + url.QueryEscape(name))
+		p = s.get("?q=" + name)
 		require.Equal(t, []string{name}, p.names())
 		require.NotContains(t, p.body, "Redis cannot be read")
+		one, all := s.watch("events?name="+name), s.watch("events")
+		synctest.Wait()
+		require.Contains(t, one.events(t)[0].Live, "of 10")
+		require.Equal(t, []struct{ Down, Live string }{{}}, all.events(t))
 
 		fail(&away, "i/o timeout")
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		since := time.Now().Add(-time.Second).UTC().Format("15:04:05Z")
+		for _, v := range []*viewer{one, all} {
+			events := v.events(t)
+			last := events[len(events)-1]
+			require.Regexp(t, "Redis cannot be read since "+since+".*i/o timeout", last.Down)
+			require.Empty(t, last.Live)
+		}
 		time.Sleep(rowsAge)
-		p = s.get("?q=" + url.QueryEscape(name))
+		p = s.get("?q=" + name)
 		require.Equal(t, []string{name}, p.names(), "the list stays")
 		require.Contains(t, p.body, "i/o timeout")
-		p = s.get("doctor")
+		s.get("doctor")
 		synctest.Wait()
 		require.Contains(t, s.get("doctor").body, "i/o timeout")
+		for _, v := range []*viewer{one, all} {
+			v.events(t)
+		}
 		fail(&away, "")
-		time.Sleep(2 * time.Second)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Empty(t, all.events(t)[0].Down)
+		require.Contains(t, one.events(t)[0].Live, "of 10")
+		time.Sleep(time.Second)
 		s.get("doctor?again=1")
 	})
 }
