@@ -3,8 +3,10 @@
 package docs
 
 import (
+	"fmt"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -94,4 +96,38 @@ func TestReclaimFigure(t *testing.T) {
 		}
 	}
 	require.GreaterOrEqual(t, found, 3)
+}
+
+// TestFiguresInText checks figures that stand in sentences, before the words that each row has, against the medians of the run.
+func TestFiguresInText(t *testing.T) {
+	all, run := pages(t), medians(t)
+	goals := map[string]string{}
+	for _, m := range regexp.MustCompile(`(?m)^\| (limit\.GCRA, [^|]*) \|[^|]*\|[^|*]*\*\*(.*?)\*\*`).FindAllStringSubmatch(all["docs/benchmarks-run.md"], -1) {
+		goals[m[1]] = m[2]
+	}
+	ours, keys := "this library", "64 callers on 10,000 limiters"
+	one, costs := "What it costs: 1 caller on one limiter, all granted", "limit/: what a call and a key cost Redis"
+	for _, c := range []struct{ page, words, median string }{
+		{"algorithms", " times as many requests with 64 callers and", goals["limit.GCRA, 64 callers on one key, against redis_rate"]},
+		{"algorithms", " times as many with 512, and 305", goals["limit.GCRA, 512 callers on one key, against redis_rate"]},
+		{"algorithms", " times as many when all of 64 are rejected", goals["limit.GCRA, 64 callers rejected, against redis_rate"]},
+		{"algorithms", " calls of Redis a second ([benchmarks", goals["limit.GCRA, 64 callers rejected, script calls a second"]},
+		{"algorithms", " times as many requests with 64 callers,", goals["limit.GCRA, 64 callers on 10,000 keys, against redis_rate"]},
+		{"algorithms", " times as many with 512, and about", goals["limit.GCRA, 512 callers on 10,000 keys, against redis_rate"]},
+		{"algorithms", " times as long by the median", goals["limit.GCRA, Redis time of a granted call, against redis_rate"]},
+		{"production", " with 64 callers on two cores", run[[3]string{keys, "requests/s", ours}]},
+		{"production", " calls for a request", run[[3]string{"What it costs: 512 callers on one limiter, all granted", "script calls a request", ours}]},
+		{"production", " if every call is alone", run[[3]string{one, "bytes a permit", ours}]},
+		{"production", " bytes each.", run[[3]string{costs, "bytes after one call", "limit.GCRA"}]},
+		{"production", " µs, so one server", run[[3]string{costs, "Redis time of a granted call, µs", ours}]},
+		{"choosing-a-limiter", " bytes a user", run[[3]string{costs, "bytes after one call", "limit.GCRA"}]},
+		{"choosing-a-limiter", " µs | about 7", run[[3]string{costs, "Redis time of a granted call, µs", ours}]},
+	} {
+		m := regexp.MustCompile(`([\d.,]*\d)` + regexp.QuoteMeta(c.words)).FindStringSubmatch(strings.ReplaceAll(all["docs/"+c.page+".md"], "\n", " "))
+		require.NotNil(t, m, c.words)
+		median, err := strconv.ParseFloat(strings.ReplaceAll(c.median, ",", ""), 64)
+		require.NoError(t, err, c.words)
+		_, digits, _ := strings.Cut(m[1], ".")
+		require.Equal(t, strings.ReplaceAll(m[1], ",", ""), fmt.Sprintf("%.*f", len(digits), median), c.words)
+	}
 }
