@@ -35,10 +35,10 @@ var (
 
 	// ErrUnavailable means that Redis could not be reached, did not reply, or refused to run anything, for
 	// instance because it is loading its data, is out of memory, or is a read-only replica, and that repeated
-	// attempts failed as well. It wraps the cause. Nothing is granted in this case; if a grant was made whose
-	// reply got lost, its permits are free again after one interval at the latest. While Redis is known to be
-	// unavailable, every method returns it at once, without a call, except for those that wait and [Client.Ping]; about once a second
-	// one call is let through to find out whether Redis is back.
+	// attempts failed as well. It wraps the cause, and its text says what to check. Nothing is granted in this case;
+	// if a grant was made whose reply got lost, its permits are free again after one interval at the latest. While
+	// Redis is known to be unavailable, every method returns it at once, without a call, except for those that wait
+	// and [Client.Ping]; about once a second one call is let through to find out whether Redis is back.
 	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrMalformed means that what Redis holds under the limiter's name is not the rate of a limiter: the rate

@@ -220,6 +220,7 @@ func TestUnavailable(t *testing.T) {
 					require.Zero(t, time.Since(begin), method)
 					require.ErrorIs(t, err, ErrUnavailable, method)
 					require.ErrorContains(t, err, down.Error(), method)
+					require.Regexp(t, `\(.*check .*\)$`, err.Error(), "what to do next")
 					require.NotContains(t, err.Error(), "_", "the name of a script")
 				}
 			}
@@ -262,7 +263,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 							require.ErrorIs(t, err, ErrUnavailable)
 							if time.Since(begin) == d {
 								require.ErrorIs(t, err, end)
-								require.ErrorContains(t, err, "no reply within")
+								require.Regexp(t, `no reply within .*\(.*check .*\)`, err.Error(), "what to do next")
 							} else {
 								require.Less(t, time.Since(begin), d)
 							}

@@ -6,6 +6,8 @@ import (
 	"context"
 	"fmt"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // advice says what to check after an error of Redis or of the connection, by a part of its text.
@@ -27,6 +29,14 @@ var advice = []struct{ part, what string }{
 	{"connection reset by peer", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
 	{"LOADING", "it loads its data; try again in a moment"},
 	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
+	{"OOM ", "its memory is full; raise maxmemory, or delete what is not needed"},
+	{"READONLY", "it is a replica; connect to the master, through Sentinel, or with a cluster client"},
+	{"MISCONF", "it cannot save its data; see its log and its disk"},
+	{"NOREPLICAS", "it has fewer replicas than min-replicas-to-write asks for; bring them back"},
+	{"BUSY ", "a script has been running for too long; SCRIPT KILL ends it if it has not written"},
+	{"connection pool timeout", "all connections are in use; raise PoolSize, or give slow commands a redis client of their own"},
+	{redis.ErrClosed.Error(), "close the limiters' Client before the redis client"},
+	{"WRONGTYPE", "another program, or another limiter, uses the name; choose another one"},
 	{"DB index is out of range", "it has fewer databases; 0 is the first"},
 }
 

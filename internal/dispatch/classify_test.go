@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"regexp"
 	"syscall"
 	"testing"
 
@@ -21,6 +22,34 @@ type redisError string
 
 func (e redisError) Error() string { return string(e) }
 func (redisError) RedisError()     {}
+
+// TestAdvise checks that an error of Redis or of the connection says what to do next, by the texts that they have.
+func TestAdvise(t *testing.T) {
+	for text, want := range map[string]string{
+		"OOM command not allowed when used memory > 'maxmemory'.":            "raise maxmemory",
+		"ERR Error running script (call to f_0): -OOM command not allowed":   "raise maxmemory",
+		"READONLY You can't write against a read only replica.":              "connect to the master",
+		"MISCONF Redis is configured to save RDB snapshots":                  "see its log",
+		"NOREPLICAS Not enough good replicas to write.":                      "min-replicas-to-write",
+		"BUSY Redis is busy running a script. You can only call SCRIPT KILL": "SCRIPT KILL",
+		"LOADING Redis is loading the dataset in memory":                     "try again in a moment",
+		"WRONGTYPE Operation against a key holding the wrong kind of value":  "choose another one",
+		"NOPERM this user has no permissions":                                "docs/design/protocol.md",
+		redis.ErrPoolTimeout.Error():                                         "PoolSize",
+		redis.ErrClosed.Error():                                              "before the redis client",
+		"dial tcp: lookup redis on 127.0.0.1:53: no such host":               "check it",
+		(&net.OpError{Op: "read", Err: syscall.ECONNRESET}).Error():          "TLSConfig",
+		(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}).Error():        "host and port",
+		"tls: first record does not look like a TLS handshake":               "does not speak TLS",
+		"WRONGPASS invalid username-password pair or user is disabled.":      "Username and Password",
+		"NOAUTH Authentication required.":                                    "set Password",
+	} {
+		err := Advise(errors.New(text))
+		require.Regexp(t, `^`+regexp.QuoteMeta(text)+` \(.*`+want+`.*\)$`, err.Error())
+	}
+	unknown := errors.New("something else")
+	require.Equal(t, unknown, Advise(unknown))
+}
 
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {

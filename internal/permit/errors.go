@@ -45,6 +45,8 @@ func NoReply(what string, waited time.Duration, failure, left error) error {
 	err := fmt.Errorf("%w: %s: no reply within %v", ErrUnavailable, what, waited.Round(time.Millisecond))
 	if failure != nil {
 		err = fmt.Errorf("%w; the last attempt failed: %w", err, failure)
+	} else {
+		err = fmt.Errorf("%w (check the network, and redis-cli --latency)", err)
 	}
 	if left != nil {
 		err = fmt.Errorf("%w: %w", err, left)
