@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,6 +198,31 @@ func TestTLS(t *testing.T) {
 		l := &live{T: t, url: "rediss://127.0.0.1:" + port}
 		args := strings.NewReplacer("CA", ca.CertFile, "CERT", client.CertFile, "KEY", client.KeyFile, "OTHER", server.KeyFile).Replace(args)
 		l.ends(c.code, c.want, append([]string{"ls"}, strings.Fields(args)...)...)
+	}
+}
+
+// TestFirstMinutes checks that a Redis that cannot be reached is one line, with the next step, within three seconds.
+func TestFirstMinutes(t *testing.T) {
+	redistest.NeedReal(t)
+	secret, plain := redistest.Start(t, "--requirepass", "secret").Addr(), redistest.Start(t).Addr()
+	tls := httptest.NewTLSServer(nil)
+	t.Cleanup(tls.Close)
+	mute := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t) // the system accepts, and nobody replies
+	t.Cleanup(func() { _ = mute.Close() })
+	for url, want := range map[string]string{
+		"redis://127.0.0.1:1":                      "nothing listens there; check host and port",
+		"redis://" + secret:                        "set REDIS_PASSWORD",
+		"redis://:wrong@" + secret:                 "the user or the password is wrong",
+		"redis://" + tls.Listener.Addr().String():  "check that rediss:// is used",
+		"rediss://" + tls.Listener.Addr().String(): "--tls-ca names the file",
+		"redis://" + mute.Addr().String():          "check the network, and that rediss://",
+		"rediss://" + plain:                        "and only then",
+	} {
+		begun := time.Now()
+		out := (&live{T: t, url: url}).ends(command.ExitFailed, want, "ls")
+		took := time.Since(begun)
+		require.Regexp(t, `^rrl: [^\n]*\(.*\)\n$`, out, url)
+		redistest.Measured(t, took < 3*time.Second, "%s: it took %v", url, took)
 	}
 }
 

@@ -24,7 +24,7 @@ type store struct {
 }
 
 // pingTimeout bounds the PING that checks whether a Redis can be reached.
-const pingTimeout = 3 * time.Second
+const pingTimeout = 2 * time.Second
 
 // openStore connects to the Redis at rawURL, or starts an embedded one if rawURL is empty. In a Redis
 // that others may use, each run has a limiter with a random name.
