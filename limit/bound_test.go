@@ -46,7 +46,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			const longest, calls = 40, 600_000
+			const longest, calls = 40, 200_000
 			most := [longest + 1]int64{}
 			random := rand.New(rand.NewPCG(1, 2))
 			s, now := c.a.idle(), int64(1000)

@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -23,25 +24,12 @@ import (
 // promised returns the promises of an algorithm of limit.Every.
 func promised(a limit.Algorithm) limittest.Key {
 	s := limittest.Key{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
+	if rate := reflect.ValueOf(a).FieldByName("Rate"); rate.IsValid() {
+		s.Rate = rate.Interface().(limit.Rate)
+	}
 	switch a := a.(type) {
-	case limit.FixedWindow:
-		s.Rate = a.Rate
 	case limit.CalendarQuota:
 		s.Rate = limit.Rate{Permits: a.Permits, Interval: 24 * time.Hour}
-	case limit.SlidingLog:
-		s.Rate = a.Rate
-	case limit.SlidingCounter:
-		s.Rate = a.Rate
-	case limit.TokenBucket:
-		s.Rate = a.Rate
-	case limit.DebtBucket:
-		s.Rate = a.Rate
-	case limit.GCRA:
-		s.Rate = a.Rate
-	case limit.LeakyQueue:
-		s.Rate = a.Rate
-	case limit.IntervalBucket:
-		s.Rate = a.Rate
 	case limit.SmoothBursty:
 		s.Largest, s.Unbounded = 8, true
 	case limit.SmoothWarmingUp:

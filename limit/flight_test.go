@@ -172,51 +172,49 @@ func TestErrorOfABatch(t *testing.T) {
 // Of a batch whose reply is lost, those who were granted permits get them, once, with the turns that they had.
 // The others are asked again.
 func TestLostReplyOfABatch(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			s := &saboteur{}
-			rdb.AddHook(s)
-			l := shared(t, rdb, a)
-			same := twin(t, l, rdb).For("same")
-			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
-			batch := func() *flight {
-				f := &flight{}
-				for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
-					q := demand{n: min(n, a.Largest()), spend: n != 2}
-					if a.reserves() {
-						q.atMost = 500_000 * n
-					}
-					f.add(&request{demand: q, setting: l.config.now()}, a.reserves())
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		s := &saboteur{}
+		rdb.AddHook(s)
+		l := shared(t, rdb, a)
+		same := twin(t, l, rdb).For("same")
+		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+		batch := func() *flight {
+			f := &flight{}
+			for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
+				q := demand{n: min(n, a.Largest()), spend: n != 2}
+				if a.reserves() {
+					q.atMost = 500_000 * n
 				}
-				return f
+				f.add(&request{demand: q, setting: l.config.now()}, a.reserves())
 			}
-			f, want := batch(), batch()
-			begin := time.Now()
-			reply, sent, err := same.send(t.Context(), want)
-			require.NoError(t, err)
-			require.NoError(t, same.decide(want, reply, sent))
-			s.left, s.run, s.err = 2, true, io.EOF
-			reply, _, err = l.send(t.Context(), f)
-			require.NoError(t, err)
-			passed := time.Since(begin)
-			require.NotZero(t, passed)
-			answer, ok := reply[2].(string)
-			require.True(t, ok, "%s: it has run before", kind)
-			require.NoError(t, l.decideAgain(f, reply, answer))
-			granted := 0
-			for i := range f.runs {
-				for j, r := range f.runs[i].calls {
-					result := want.runs[i].calls[j].result
-					require.Equal(t, !result.Granted || !r.spend, r.again, "%s: the %d. of run %d", kind, j, i)
-					if !r.again {
-						granted++
-						require.True(t, r.result.Granted)
-						require.InDelta(t, max(0, result.Wait-passed), r.result.Wait, float64(time.Microsecond), "%s: it keeps its turn", kind)
-					}
+			return f
+		}
+		f, want := batch(), batch()
+		begin := time.Now()
+		reply, sent, err := same.send(t.Context(), want)
+		require.NoError(t, err)
+		require.NoError(t, same.decide(want, reply, sent))
+		s.left, s.run, s.err = 2, true, io.EOF
+		reply, _, err = l.send(t.Context(), f)
+		require.NoError(t, err)
+		passed := time.Since(begin)
+		require.NotZero(t, passed)
+		answer, ok := reply[2].(string)
+		require.True(t, ok, "%s: it has run before", kind)
+		require.NoError(t, l.decideAgain(f, reply, answer))
+		granted := 0
+		for i := range f.runs {
+			for j, r := range f.runs[i].calls {
+				result := want.runs[i].calls[j].result
+				require.Equal(t, !result.Granted || !r.spend, r.again, "%s: the %d. of run %d", kind, j, i)
+				if !r.again {
+					granted++
+					require.True(t, r.result.Granted)
+					require.InDelta(t, max(0, result.Wait-passed), r.result.Wait, float64(time.Microsecond), "%s: it keeps its turn", kind)
 				}
 			}
-			require.NotZero(t, granted, kind)
-			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: it has run once", kind)
-		})
-	}
+		}
+		require.NotZero(t, granted, kind)
+		require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: it has run once", kind)
+	})
 }

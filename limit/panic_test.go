@@ -38,29 +38,27 @@ func (p *panicker) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // A panic in a hook of the user's client is an error of the call. The process and the limiter go on.
 func TestPanicInAHook(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			p := &panicker{}
-			rdb.AddHook(p)
-			l := shared(t, rdb, a)
-			redistest.Must(l.Peek(t.Context(), 1))(t)
-			endless, endable := context.WithoutCancel(t.Context()), t.Context()
-			for _, ctx := range []context.Context{endless, endable} {
-				for i, q := range []panicker{{before: 1}, {after: 1}} {
-					l := l.For(fmt.Sprint(i, ctx.Done() == nil)) // which has rejected nothing
-					*p = q
-					_, err := l.Allow(ctx, 1)
-					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
-					require.ErrorContains(t, err, "panicked: boom", kind)
-					require.Zero(t, *p, "it is not sent again")
-				}
-				*p = panicker{after: 1}
-				begin := time.Now()
-				require.ErrorIs(t, Wait(ctx, l, 1), ratelimiter.ErrUnavailable)
-				require.Zero(t, time.Since(begin))
-				require.NoError(t, Wait(ctx, l, 1), kind)
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		p := &panicker{}
+		rdb.AddHook(p)
+		l := shared(t, rdb, a)
+		redistest.Must(l.Peek(t.Context(), 1))(t)
+		endless, endable := context.WithoutCancel(t.Context()), t.Context()
+		for _, ctx := range []context.Context{endless, endable} {
+			for i, q := range []panicker{{before: 1}, {after: 1}} {
+				l := l.For(fmt.Sprint(i, ctx.Done() == nil)) // which has rejected nothing
+				*p = q
+				_, err := l.Allow(ctx, 1)
+				require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
+				require.ErrorContains(t, err, "panicked: boom", kind)
+				require.Zero(t, *p, "it is not sent again")
 			}
-			synctest.Wait()
-		})
-	}
+			*p = panicker{after: 1}
+			begin := time.Now()
+			require.ErrorIs(t, Wait(ctx, l, 1), ratelimiter.ErrUnavailable)
+			require.Zero(t, time.Since(begin))
+			require.NoError(t, Wait(ctx, l, 1), kind)
+		}
+		synctest.Wait()
+	})
 }

@@ -100,30 +100,28 @@ func loading(rdb *redis.Client) *atomic.Bool {
 
 // A wait without a reset takes as long as before, and its context ends it at once, also while the process looks.
 func TestLookingEndsNoWait(t *testing.T) {
-	for kind, a := range slow() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			down := loading(rdb)
-			l := shared(t, rdb, a)
-			r := exhaust(t, l)
-			begin := time.Now()
-			ctx, cancel := context.WithTimeout(t.Context(), r.Wait-time.Second)
-			defer cancel()
-			require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded, kind)
-			require.Zero(t, time.Since(begin), "%s: known at once", kind)
-			ctx, cancel = context.WithCancel(t.Context())
-			time.AfterFunc(2500*time.Millisecond, cancel)
-			require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
-			require.Equal(t, 2500*time.Millisecond, time.Since(begin), kind)
+	onEach(t, slow(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		down := loading(rdb)
+		l := shared(t, rdb, a)
+		r := exhaust(t, l)
+		begin := time.Now()
+		ctx, cancel := context.WithTimeout(t.Context(), r.Wait-time.Second)
+		defer cancel()
+		require.True(t, Wait(ctx, l, 1) == context.DeadlineExceeded, kind)
+		require.Zero(t, time.Since(begin), "%s: known at once", kind)
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(2500*time.Millisecond, cancel)
+		require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
+		require.Equal(t, 2500*time.Millisecond, time.Since(begin), kind)
 
-			// Redis is down for a minute of the wait.
-			time.AfterFunc(10*time.Second, func() { down.Store(true) })
-			time.AfterFunc(70*time.Second, func() { down.Store(false) })
-			require.NoError(t, Wait(t.Context(), l, 1), kind)
-			if !a.reserves() {
-				require.InDelta(t, r.Wait, time.Since(begin), float64(time.Millisecond), kind)
-			}
-		})
-	}
+		// Redis is down for a minute of the wait.
+		time.AfterFunc(10*time.Second, func() { down.Store(true) })
+		time.AfterFunc(70*time.Second, func() { down.Store(false) })
+		require.NoError(t, Wait(t.Context(), l, 1), kind)
+		if !a.reserves() {
+			require.InDelta(t, r.Wait, time.Since(begin), float64(time.Millisecond), kind)
+		}
+	})
 }
 
 // An Adapter and a Limiter of another package see a reset as well, and it does not matter what makes the permits available early.

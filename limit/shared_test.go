@@ -25,6 +25,14 @@ func shared(t *testing.T, rdb redis.UniversalClient, a Algorithm) *Shared {
 	return redistest.Must(NewShared(rdb, redistest.Key(t), a, opts...))(t)
 }
 
+// onEach runs f for each of the algorithms, in a bubble of its own.
+func onEach(t *testing.T, algorithms map[string]Algorithm, f func(t *testing.T, rdb *redis.Client, kind string, a Algorithm)) {
+	t.Helper()
+	for kind, a := range algorithms {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) { f(t, rdb, kind, a) })
+	}
+}
+
 // exhaust asks for single permits until one is rejected, and returns the rejection.
 func exhaust(t *testing.T, l Limiter) Result {
 	t.Helper()
@@ -146,40 +154,38 @@ func TestLostReplies(t *testing.T) {
 // Without replay a call whose reply is lost is sent once, one that certainly did not run is sent again, and no ids
 // are stored.
 func TestWithoutReplay(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			s := &saboteur{}
-			rdb.AddHook(s)
-			ctx, remembers := t.Context(), shared(t, rdb, a)
-			l := twin(t, remembers, rdb, WithoutReplay())
-			redistest.Must(l.Peek(ctx, 2))(t)
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		s := &saboteur{}
+		rdb.AddHook(s)
+		ctx, remembers := t.Context(), shared(t, rdb, a)
+		l := twin(t, remembers, rdb, WithoutReplay())
+		redistest.Must(l.Peek(ctx, 2))(t)
 
-			s.left, s.run, s.err, s.sent = 1, true, io.EOF, 0
-			_, err := l.Reserve(ctx, 2, 0)
-			require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
-			require.ErrorIs(t, err, io.EOF, kind)
-			require.Equal(t, 1, s.sent, kind)
-			after := redistest.Must(remembers.Peek(ctx, 1))(t)
-			other := shared(t, rdb, a).For("other")
-			redistest.Must(other.Reserve(ctx, 2, 0))(t)
-			require.Equal(t, redistest.Must(other.Peek(ctx, 1))(t).Available, after.Available, "%s: spent once", kind)
+		s.left, s.run, s.err, s.sent = 1, true, io.EOF, 0
+		_, err := l.Reserve(ctx, 2, 0)
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable, kind)
+		require.ErrorIs(t, err, io.EOF, kind)
+		require.Equal(t, 1, s.sent, kind)
+		after := redistest.Must(remembers.Peek(ctx, 1))(t)
+		other := shared(t, rdb, a).For("other")
+		redistest.Must(other.Reserve(ctx, 2, 0))(t)
+		require.Equal(t, redistest.Must(other.Peek(ctx, 1))(t).Available, after.Available, "%s: spent once", kind)
 
-			s.left, s.run, s.sent = 1, false, 0
-			_, err = l.Peek(ctx, 1)
-			require.NoError(t, err, "who takes nothing may ask again")
-			require.Equal(t, 2, s.sent, kind)
-			s.left, s.err, s.sent = 1, redisError("LOADING"), 0
-			redistest.Must(l.Allow(ctx, 1))(t)
-			require.Equal(t, 2, s.sent, kind)
-			require.Zero(t, remembered(t, rdb, l), kind)
+		s.left, s.run, s.sent = 1, false, 0
+		_, err = l.Peek(ctx, 1)
+		require.NoError(t, err, "who takes nothing may ask again")
+		require.Equal(t, 2, s.sent, kind)
+		s.left, s.err, s.sent = 1, redisError("LOADING"), 0
+		redistest.Must(l.Allow(ctx, 1))(t)
+		require.Equal(t, 2, s.sent, kind)
+		require.Zero(t, remembered(t, rdb, l), kind)
 
-			// A peer with replay that shares the limiter has its calls remembered as ever.
-			time.Sleep(time.Hour)
-			s.left, s.run, s.err = 1, true, io.EOF
-			require.True(t, redistest.Must(remembers.Allow(ctx, 1))(t).Granted, kind)
-			require.Equal(t, 1, remembered(t, rdb, l), kind)
-		})
-	}
+		// A peer with replay that shares the limiter has its calls remembered as ever.
+		time.Sleep(time.Hour)
+		s.left, s.run, s.err = 1, true, io.EOF
+		require.True(t, redistest.Must(remembers.Allow(ctx, 1))(t).Granted, kind)
+		require.Equal(t, 1, remembered(t, rdb, l), kind)
+	})
 }
 
 // A reservation whose reply was lost keeps its turn.
@@ -236,35 +242,31 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 
 // Of each process Redis remembers one grant, however many it gets.
 func TestOneGrantOfEachProcess(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			l := shared(t, rdb, a)
-			for _, l := range []*Shared{l, twin(t, l, rdb), l, l, twin(t, l, rdb), l} {
-				require.True(t, redistest.Must(l.Reserve(t.Context(), 1, longest))(t).Granted, kind)
-				time.Sleep(time.Second)
-			}
-			require.Equal(t, 3, remembered(t, rdb, l), kind)
-		})
-	}
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		l := shared(t, rdb, a)
+		for _, l := range []*Shared{l, twin(t, l, rdb), l, l, twin(t, l, rdb), l} {
+			require.True(t, redistest.Must(l.Reserve(t.Context(), 1, longest))(t).Granted, kind)
+			time.Sleep(time.Second)
+		}
+		require.Equal(t, 3, remembered(t, rdb, l), kind)
+	})
 }
 
 // A process that is a copy of another, and so makes the same ids, is not granted what the other was.
 func TestCopiesOfAProcess(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			l := shared(t, rdb, a)
-			copied := twin(t, l, rdb)
-			redistest.Must(l.Reserve(t.Context(), 1, longest))(t)
-			copied.config.ids.random = l.config.ids.random
-			require.True(t, redistest.Must(copied.Reserve(t.Context(), 1, longest))(t).Granted, kind)
-			require.NotEqual(t, l.config.ids.random, copied.config.ids.random)
-			same := twin(t, l, rdb).For("same")
-			for range 2 {
-				redistest.Must(same.Reserve(t.Context(), 1, longest))(t)
-			}
-			require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
-		})
-	}
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		l := shared(t, rdb, a)
+		copied := twin(t, l, rdb)
+		redistest.Must(l.Reserve(t.Context(), 1, longest))(t)
+		copied.config.ids.random = l.config.ids.random
+		require.True(t, redistest.Must(copied.Reserve(t.Context(), 1, longest))(t).Granted, kind)
+		require.NotEqual(t, l.config.ids.random, copied.config.ids.random)
+		same := twin(t, l, rdb).For("same")
+		for range 2 {
+			redistest.Must(same.Reserve(t.Context(), 1, longest))(t)
+		}
+		require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
+	})
 }
 
 func TestErrorsThatAreSentAgain(t *testing.T) {
@@ -282,29 +284,27 @@ func TestErrorsThatAreSentAgain(t *testing.T) {
 }
 
 func TestErrorsThatAreNotSentAgain(t *testing.T) {
-	for kind, a := range every() {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			s := &saboteur{}
-			rdb.AddHook(s)
-			l := shared(t, rdb, a)
-			require.NoError(t, rdb.LPush(t.Context(), l.keys[0], "a list").Err())
-			_, err := l.Allow(t.Context(), 1)
-			require.ErrorContains(t, err, "WRONGTYPE", kind)
-			require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
-			require.LessOrEqual(t, s.sent, 2, "EVALSHA, and EVAL where it was not there")
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		s := &saboteur{}
+		rdb.AddHook(s)
+		l := shared(t, rdb, a)
+		require.NoError(t, rdb.LPush(t.Context(), l.keys[0], "a list").Err())
+		_, err := l.Allow(t.Context(), 1)
+		require.ErrorContains(t, err, "WRONGTYPE", kind)
+		require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
+		require.LessOrEqual(t, s.sent, 2, "EVALSHA, and EVAL where it was not there")
 
-			if _, ok := a.(SlidingLog); ok {
-				return
-			}
-			require.NoError(t, rdb.Del(t.Context(), l.keys[0]).Err())
-			require.NoError(t, rdb.Set(t.Context(), l.keys[0], "x", 0).Err())
-			_, err = l.Peek(t.Context(), 1)
-			require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
-			r, err := l.Allow(t.Context(), 1)
-			require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
-			require.False(t, r.Granted)
-		})
-	}
+		if _, ok := a.(SlidingLog); ok {
+			return
+		}
+		require.NoError(t, rdb.Del(t.Context(), l.keys[0]).Err())
+		require.NoError(t, rdb.Set(t.Context(), l.keys[0], "x", 0).Err())
+		_, err = l.Peek(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
+		r, err := l.Allow(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
+		require.False(t, r.Granted)
+	})
 }
 
 // A reply that no script gives is an error, and neither a grant nor a panic.
