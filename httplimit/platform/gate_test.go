@@ -37,7 +37,6 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 		most  time.Duration
 	}{
 		{"a page", []dinggate.Option{ip}, "/user/list?access_token=app-a", ScopeIP, 5 * time.Minute, 5 * time.Minute},
-		{"JSON", []dinggate.Option{ip, dinggate.WithBanPage(dinggate.BanJSON)}, "/user/list?access_token=app-a", ScopeIP, 5 * time.Minute, 5 * time.Minute},
 		{"plain", nil, "/user/list?access_token=app-a", ScopeAppAPI, time.Second, time.Minute},
 		{"top", nil, "/topapi/v2/user/get?access_token=app-a", ScopeAppAPI, time.Second, time.Minute},
 		{"new", nil, "/v1.0/contact/users/me", ScopeAppAPI, time.Second, time.Second},
@@ -45,9 +44,6 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 		{"month", []dinggate.Option{month}, "/user/list?access_token=app-a", ScopeAppAPI, time.Minute, 31 * 24 * time.Hour},
 		{"month, new", []dinggate.Option{month}, "/v1.0/contact/users/me", ScopeAppAPI, time.Minute, 31 * 24 * time.Hour},
 		{"robot", nil, "/robot/send?access_token=", ScopeRobot, 10 * time.Minute, 10 * time.Minute},
-		{"robot 130101", []dinggate.Option{dinggate.WithRobotAnswer(dinggate.Robot130101)}, "/robot/send?access_token=", ScopeRobot, 10 * time.Minute, 10 * time.Minute},
-		{"robot 660026", []dinggate.Option{dinggate.WithRobotAnswer(dinggate.Robot660026)}, "/robot/send?access_token=", ScopeRobot, 10 * time.Minute, 10 * time.Minute},
-		{"robot, punished", []dinggate.Option{dinggate.WithRobotAnswer(dinggate.RobotPunished)}, "/robot/send?access_token=", ScopeRobot, 10 * time.Minute, 10 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			srv := httptest.NewServer(dinggate.New(append([]dinggate.Option{dinggate.WithLimits(few)}, c.opts...)...))

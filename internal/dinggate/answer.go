@@ -22,35 +22,9 @@ import (
 //   - The month: http://www.dingtalk.com/qidian/help-detail-1061621972.html.
 //   - New API, {"code":…,"requestid":…,"message":…}, and what a wrong token gets in both: seen in 2026.
 //     The messages of the 403 are ours.
-//   - The robot: RobotDocumented and the others at their names.
-
-// A BanPage is what a banned IP is answered. The documentation calls it an HTML page and shows the
-// JSON; it names no status. Here it is 200: callers have taken the JSON for a success.
-type BanPage int
-
-// The pages. That the HTML holds the JSON is our choice.
-const (
-	BanHTML BanPage = iota
-	BanJSON
-)
-
-// A RobotAnswer is what a robot is answered that sends too much.
-type RobotAnswer int
-
-// The answers, all with status 200.
-const (
-	// RobotDocumented is errcode 410100, as custom-robots-send-group-messages has it.
-	RobotDocumented RobotAnswer = iota
-	// Robot130101 is {"errcode":130101,"errmsg":"send too fast, exceed 20 times per minute"}:
-	// https://github.com/ccfos/nightingale/issues/369.
-	Robot130101
-	// RobotPunished is that together with the fields of the IP's ban, in one object: only the robot
-	// is banned. https://blog.csdn.net/jialiuyang/article/details/118615052.
-	RobotPunished
-	// Robot660026 is {"errcode":660026,"errmsg":"sending too many messages per minute"}, which a robot
-	// got in September 2026; the documentation does not have it.
-	Robot660026
-)
+//   - The robot: custom-robots-send-group-messages. Others were seen; the tables of platform's detectors have them.
+//   - The IP: the documentation calls it an HTML page and shows the JSON; it names no status. That the HTML holds the JSON, and the
+//     200, are our choice: callers have taken the JSON for a success.
 
 // An answer is what goes back to the caller.
 type answer struct {
@@ -104,13 +78,11 @@ type (
 		ExpireIn int    `json:"expireIn"`
 	}
 	punishment struct {
-		Status  int    `json:"status"`
-		Wait    int    `json:"wait"` // of no documented meaning; the ban of an IP is 5 minutes
-		Source  string `json:"source"`
-		Punish  string `json:"punish"`
-		UUID    string `json:"uuid"`
-		ErrCode int    `json:"errcode,omitempty"`
-		ErrMsg  string `json:"errmsg,omitempty"`
+		Status int    `json:"status"`
+		Wait   int    `json:"wait"` // of no documented meaning; the ban of an IP is 5 minutes
+		Source string `json:"source"`
+		Punish string `json:"punish"`
+		UUID   string `json:"uuid"`
 	}
 )
 
@@ -118,7 +90,7 @@ type (
 const tokenLife = 7200
 
 // success answers a call that no limit refused. It is one of a call without a valid token, too.
-func (g *Gate) success(c call, id requestID) answer {
+func success(c call, id requestID) answer {
 	switch {
 	case c.invalid:
 		return unknownCaller(c, id)
@@ -160,12 +132,12 @@ func unknownCaller(c call, id requestID) answer {
 }
 
 // refusal answers a call that m has refused.
-func (g *Gate) refusal(c call, m *meter, id requestID, now time.Time) answer {
+func refusal(c call, m *meter, id requestID, now time.Time) answer {
 	switch m.dimension {
 	case DimIP:
-		return g.ban(id)
+		return ban(id)
 	case DimRobot:
-		return g.tooManyMessages(id)
+		return jsonAnswer(http.StatusOK, robotAPI, oldBody{ErrCode: 410100, ErrMsg: "发送速度太快而限流"})
 	case DimMonth:
 		msg := fmt.Sprintf("您的企业本月api调用量已超过限制,调用量:%d次,额度:%d次,请登录开发者后台-资源管理-查看用量明细",
 			m.limit.Calls+1, m.limit.Calls)
@@ -215,26 +187,12 @@ func wall(t time.Time) string { return t.In(shanghai).Format(time.DateTime) }
 // caller who believes it into the penalty's last second.
 func wallEnd(t time.Time) string { return wall(t.Add(time.Second - 1)) }
 
-func (g *Gate) ban(id requestID) answer {
+// ban answers a banned IP.
+func ban(id requestID) answer {
 	a := jsonAnswer(http.StatusOK, oldTop, punishment{Status: 1111, Wait: 5, Source: "x5", Punish: "deny", UUID: id.hex()})
-	if g.cfg.banPage == BanHTML {
-		a.contentType = "text/html;charset=UTF-8"
-		a.body = fmt.Appendf(nil, "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>deny</title></head>\n<body>\n%s\n</body>\n</html>\n", a.body)
-	}
+	a.contentType = "text/html;charset=UTF-8"
+	a.body = fmt.Appendf(nil, "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>deny</title></head>\n<body>\n%s\n</body>\n</html>\n", a.body)
 	return a
-}
-
-func (g *Gate) tooManyMessages(id requestID) answer {
-	switch g.cfg.robot {
-	case Robot130101:
-		return jsonAnswer(http.StatusOK, robotAPI, oldBody{ErrCode: 130101, ErrMsg: "send too fast, exceed 20 times per minute"})
-	case RobotPunished:
-		return jsonAnswer(http.StatusOK, robotAPI, punishment{Status: 1111, Wait: 5, Source: "x5", Punish: "deny", UUID: id.hex(),
-			ErrCode: 130101, ErrMsg: "send too fast, exceed 20 times per minute"})
-	case Robot660026:
-		return jsonAnswer(http.StatusOK, robotAPI, oldBody{ErrCode: 660026, ErrMsg: "sending too many messages per minute"})
-	}
-	return jsonAnswer(http.StatusOK, robotAPI, oldBody{ErrCode: 410100, ErrMsg: "发送速度太快而限流"})
 }
 
 // A requestID names one answer, in the forms of the two APIs. The same calls get the same ids.

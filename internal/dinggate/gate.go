@@ -68,8 +68,6 @@ type meterKey struct {
 type config struct {
 	limits   Limits
 	ipHeader bool
-	banPage  BanPage
-	robot    RobotAnswer
 }
 
 // An Option changes a Gate.
@@ -82,17 +80,10 @@ func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
 // IPs fit on one loopback address. The default is the address of the connection.
 func WithIPHeader() Option { return func(c *config) { c.ipHeader = true } }
 
-// WithBanPage chooses what a banned IP is answered. The default is BanHTML.
-func WithBanPage(p BanPage) Option { return func(c *config) { c.banPage = p } }
-
-// WithRobotAnswer chooses which of the known bodies a robot gets that sends too much. The default is
-// RobotDocumented.
-func WithRobotAnswer(a RobotAnswer) Option { return func(c *config) { c.robot = a } }
-
 // New is a Gate that has seen no call.
 func New(opts ...Option) *Gate {
 	g := &Gate{
-		cfg:     config{limits: Standard(), banPage: BanHTML, robot: RobotDocumented},
+		cfg:     config{limits: Standard()},
 		meters:  map[meterKey]*meter{},
 		callers: map[string]*CallerLedger{},
 		since:   time.Now(),
@@ -142,7 +133,7 @@ func (g *Gate) arrive(c call) answer {
 		for _, n := range counts {
 			n.refused(punished)
 		}
-		return g.refusal(c, m, id, now)
+		return refusal(c, m, id, now)
 	}
 	for _, n := range counts {
 		n.Calls++
@@ -152,7 +143,7 @@ func (g *Gate) arrive(c call) answer {
 			n.Admitted++
 		}
 	}
-	return g.success(c, id)
+	return success(c, id)
 }
 
 // meter is that of a dimension's key.
