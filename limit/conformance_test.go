@@ -71,7 +71,7 @@ func TestLocalConformance(t *testing.T) {
 			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 				synctest.Test(t, func(t *testing.T) {
 					s := promised(a)
-					s.Calls = redistest.Cases(100_000, 0) // 0 is the suite's own million
+					s.Calls = redistest.Cases(30_000, 0) // 0 is the suite's own million
 					if redistest.UnderRace {
 						s.Calls = redistest.Cases(1_000, 20_000)
 					}

@@ -3,70 +3,41 @@
 package limit
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// What Guava's own tests expect of it, in the notation of
-// https://github.com/google/guava/blob/master/guava-tests/test/com/google/common/util/concurrent/RateLimiterTest.java:
-// R waits, in seconds, of acquires, and U pauses. A number of permits other than 1 stands behind the wait.
-var guavaTests = []struct {
-	a       Algorithm
-	fromNew bool // begins with a limiter that was just made, not with one long idle
-	events  string
-}{
-	{SmoothBursty{5, time.Second}, true, "R0.00 U0.20 R0.00 R0.20"},
-	{SmoothBursty{5, time.Second}, true, "R0.00 U0.40 R0.00 R0.00 R0.20"},
-	{SmoothBursty{5, time.Second}, true, "U1.00 U1.00 R0.00 R0.00 R0.00/3 R0.00 R0.20"},
-	{SmoothBursty{5, time.Second}, false, "R0.00 R0.00 R0.00/3 R0.00 R0.20"},
-	{SmoothBursty{1, time.Second}, true, "R0.00 R1.00 R1.00/2 R2.00/4 R4.00/8 R8.00"},
-	{SmoothWarmingUp{2, 4 * time.Second, 3}, false,
-		"R0.00 R1.38 R1.13 R0.88 R0.63 R0.50 R0.50 R0.50 U0.50 U4.00 " +
-			"R0.00 R1.38 R1.13 R0.88 R0.63 R0.50 R0.50 R0.50 U0.50 U2.00 R0.00 R0.50 R0.50 R0.50 R0.50 R0.50 R0.50 R0.50"},
-	{SmoothWarmingUp{5, 4 * time.Second, 10}, false,
-		"R0.00 R1.75 R1.26 R0.76 R0.30 R0.20 R0.20 R0.20 U0.20 U4.00 " +
-			"R0.00 R1.75 R1.26 R0.76 R0.30 R0.20 R0.20 R0.20 U0.20 U1.00 R0.00 R0.20 R0.20 R0.20 R0.20 R0.20 R0.20 R0.20"},
-}
-
-func acquires(t *testing.T, l Reserver, events string) {
-	for i, e := range strings.Fields(events) {
-		var seconds float64
-		n := int64(1)
-		_, err := fmt.Sscanf(strings.Replace(e[1:], "/", " ", 1), "%f %d", &seconds, &n)
-		if !strings.Contains(e, "/") {
-			_, err = fmt.Sscanf(e[1:], "%f", &seconds)
-		}
-		require.NoError(t, err)
-		if e[0] == 'U' {
-			time.Sleep(time.Duration(seconds * float64(time.Second)))
-			continue
-		}
-		begin := time.Now()
-		require.NoError(t, Wait(t.Context(), l, n))
-		require.InDelta(t, seconds, time.Since(begin).Seconds(), 0.005001, "event %d of %s", i, events)
-	}
-}
-
+// TestGuavasOwnTests has what Guava's own RateLimiterTest expects, to the microsecond; TestDifferentialGuava in compat_test plays
+// with Guava itself.
 func TestGuavasOwnTests(t *testing.T) {
-	for _, c := range guavaTests {
+	type acquire struct {
+		n    int64
+		wait time.Duration // in µs
+	}
+	for _, c := range []struct {
+		a        Algorithm
+		idle     time.Duration // before the first
+		acquires []acquire
+	}{
+		{SmoothBursty{5, time.Second}, 0, []acquire{{1, 0}, {1, 200_000}}},
+		{SmoothBursty{1, time.Second}, 0, []acquire{{1, 0}, {1, 1e6}, {2, 1e6}, {4, 2e6}, {8, 4e6}, {1, 8e6}}},
+		{SmoothBursty{5, time.Second}, time.Minute, []acquire{{1, 0}, {1, 0}, {3, 0}, {1, 0}, {1, 200_000}}},
+		{SmoothWarmingUp{2, 4 * time.Second, 3}, time.Minute, []acquire{{1, 0}, {1, 1_375_000}, {1, 1_125_000}, {1, 875_000}, {1, 625_000}, {1, 500_000}}},
+		{SmoothWarmingUp{5, 4 * time.Second, 10}, time.Minute, []acquire{{1, 0}, {1, 1_752_500}, {1, 1_257_500}, {1, 762_500}, {1, 300_227}, {1, 200_000}}},
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := redistest.Must(NewLocal(c.a))(t)
-			if !c.fromNew {
-				time.Sleep(time.Minute)
+			time.Sleep(c.idle)
+			for i, want := range c.acquires {
+				begin := time.Now()
+				require.NoError(t, Wait(t.Context(), l, want.n))
+				require.Equal(t, want.wait*time.Microsecond, time.Since(begin), "%d of %+v", i, c.a)
 			}
-			acquires(t, l, c.events)
 		})
-		if c.fromNew {
-			continue
-		}
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) { acquires(t, shared(t, rdb, c.a), c.events) })
 	}
 }
 

@@ -35,7 +35,7 @@ func TestSlowRedis(t *testing.T) {
 func slowRedis(t *testing.T, p ratelimiter.OutagePolicy) {
 	const (
 		rps, clients = 200, 40
-		slow         = 10 * time.Second
+		slow         = 6 * time.Second
 	)
 	s := redistest.Start(t)
 	proxy := redistest.StartProxy(t, s.Addr())
