@@ -217,8 +217,8 @@ func keysOnce(body []byte, o map[string]any) bool {
 func FuzzBodies(f *testing.F) {
 	for _, d := range bodyDetectors {
 		for _, row := range d.rows {
-			if len(row.body) < 4096 {
-				f.Add(row.response().Status, []byte(row.body), uint16(len(row.body)/2))
+			if len(row.Body) < 4096 {
+				f.Add(row.Response().Status, []byte(row.Body), uint16(len(row.Body)/2))
 			}
 		}
 	}
@@ -292,8 +292,8 @@ func detectBounded(t *testing.T, d httplimit.Detector, most time.Duration, r *ht
 // FuzzHeaders: no header makes a detector panic or wait out of bounds, and success is never throttled by one.
 func FuzzHeaders(f *testing.F) {
 	for _, row := range gitHubRows {
-		h := row.response().Header
-		f.Add(row.response().Status, h.Get("Date"), h.Get("Retry-After"), h.Get("Ratelimit"), h.Get("Ratelimit-Policy"), h.Get("X-Ratelimit-Remaining"), h.Get("X-Ratelimit-Reset"))
+		h := row.Response().Header
+		f.Add(row.Response().Status, h.Get("Date"), h.Get("Retry-After"), h.Get("Ratelimit"), h.Get("Ratelimit-Policy"), h.Get("X-Ratelimit-Remaining"), h.Get("X-Ratelimit-Reset"))
 	}
 	for _, after := range []string{"120", "-5", "1.5", "soon", "2592000", "123456789012345678901234567890",
 		"Wed, 02 Sep 2026 16:01:59 GMT", "Wednesday, 02-Sep-26 16:01:59 GMT", "Fri, 31 Dec 1999 23:59:59 GMT"} {
@@ -330,8 +330,8 @@ func FuzzUserBytes(f *testing.F) {
 	pick := uint8(0)
 	for _, d := range bodyDetectors {
 		for _, row := range d.rows {
-			if len(row.body) < 2048 && row.want.Throttled {
-				f.Add(row.body, "application/json", "attachment", pick)
+			if len(row.Body) < 2048 && row.Want.Throttled {
+				f.Add(row.Body, "application/json", "attachment", pick)
 				pick++
 			}
 		}

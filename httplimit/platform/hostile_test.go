@@ -19,6 +19,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/detecttest"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -261,7 +262,7 @@ func (s *stage) longest(t *testing.T, rules []httplimit.Rule, url string) (wait 
 }
 
 func (h hostile) serve(w http.ResponseWriter, _ *http.Request) {
-	for _, line := range headerLines(h.header) {
+	for _, line := range detecttest.HeaderLines(h.header) {
 		w.Header().Add(line[0], line[1])
 	}
 	body := []byte(h.body)

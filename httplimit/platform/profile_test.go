@@ -447,7 +447,7 @@ func TestOtherPenalties(t *testing.T) {
 	penalty(t, wx, weCom, says(200, `{"errcode":45009}`), send{"https://qyapi.weixin.qq.com/cgi-bin/user/list", 0}, send{weCom, time.Minute})
 	penalty(t, wx, weCom, says(200, `{"errcode":45033}`), send{weCom, time.Second})
 	// Not a limiter that somebody else's rule adds.
-	require.Equal(t, ScopeCorpAPI, httplimit.First(WeCom("a").Rules[0].Detectors...).Detect(detection{body: `{"errcode":45033}`}.response()).Scope)
+	require.Equal(t, ScopeCorpAPI, httplimit.First(WeCom("a").Rules[0].Detectors...).Detect(detection{Body: `{"errcode":45033}`}.Response()).Scope)
 	penalty(t, wx, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", says(200, `{"errcode":45009}`), send{weCom, 0}, send{"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=KEY", time.Minute})
 	fs := func(key string) httplimit.Profile { return Feishu(key) }
 	penalty(t, fs, feishu, says(429, `{"code":99991400}`, "x-ogw-ratelimit-reset", "52"), send{"https://open.feishu.cn/open-apis/im/v1/messages", 0}, send{feishu, 52 * time.Second})
