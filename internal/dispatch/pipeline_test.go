@@ -173,6 +173,7 @@ func TestHookThatFailsAPipeline(t *testing.T) {
 					require.ErrorContains(t, err, c.text, name)
 					failure := Failure(err)
 					require.Equal(t, c.final, failure.Final, name)
+					require.Equal(t, c.final, failure.Local, name)
 					require.Equal(t, retry.Unknown, failure.Outcome, name)
 				})
 			}
