@@ -81,75 +81,34 @@ func reshard(f *fault) {
 	requireNoDrift(f, rdb, name, ample, told)
 }
 
-// Both limiters are in slot 0, of the first master.
-const clusterScarce, clusterAmple = "{06S}scarce", "{06S}ample"
-
 // clusterFailover asks a replica to take over, which it does when it has everything.
 func clusterFailover(f *fault) {
 	cluster := redistest.StartCluster(f)
 	replica := cluster.AddReplica(f, 0)
-	a := newFleet(f, dialCluster(cluster))
-	a.set(clusterAmple, rate(ample, time.Hour))
-	tried, waited := a.tries(clusterAmple, 2, time.Millisecond), a.waits(clusterAmple, 4, time.Millisecond)
-	time.Sleep(500 * time.Millisecond)
+	c := newCrowd(f, dialCluster(cluster), "{06S}ample")
 	do(f, admin(f, replica), "CLUSTER", "FAILOVER")
 	back := masterAt(f, replica)
-	first := f.grants(waited, back)
+	first := f.grants(c.waited, back)
 	time.Sleep(time.Second)
-	a.end()
-	told := tried.total() + waited.total()
-	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors: %d of non-blocking calls, 0 of waiting ones", told, round(first), tried.errs())
-	tried.requireTyped(f, false)
-	waited.requireTyped(f, true)
-	requireNoDrift(f, admin(f, replica), clusterAmple, ample, told)
+	c.end()
+	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors: %d of non-blocking calls, 0 of waiting ones", c.told(), round(first), c.tried.errs())
+	c.requireTyped()
+	c.requireNoDrift(admin(f, replica))
 	f.within("the first grant", back, first, firstGrant)
 }
 
 // clusterLoses kills a master for good.
 func clusterLoses(f *fault) {
-	clusterReplaces(f, (*redistest.Server).Kill, func(*redistest.Server) {})
-}
-
-// clusterFreezes freezes a master, and lets it go on when it has been replaced: it then still takes itself for the master
-// until the others tell it.
-func clusterFreezes(f *fault) {
-	clusterReplaces(f, (*redistest.Server).Pause, func(master *redistest.Server) {
-		master.Resume()
-		time.Sleep(3 * time.Second)
-	})
-}
-
-// clusterReplaces has a replica replace a master, to which it does what, and that lacks every grant of the scarce limiter.
-func clusterReplaces(f *fault, what, then func(master *redistest.Server)) {
 	cluster := redistest.StartCluster(f)
-	replica := cluster.AddReplica(f, 0)
-	a := newFleet(f, dialCluster(cluster))
-	a.set(clusterScarce, rate(scarce, time.Hour))
-	a.set(clusterAmple, rate(ample, time.Hour))
-	master := admin(f, cluster.Nodes()[0])
-	do(f, master, "WAIT", 1, 1000)
-	deafen(f, master)
-	a.used(clusterScarce)
-	scarceTold, tried, waited := a.tries(clusterScarce, 2, time.Millisecond), a.tries(clusterAmple, 2, time.Millisecond), a.waits(clusterAmple, 4, time.Millisecond)
-	time.Sleep(500 * time.Millisecond)
-	begin := time.Now()
-	what(cluster.Nodes()[0])
-	back := masterAt(f, replica)
-	first := f.grants(waited, back)
-	served(f, replica, clusterAmple)
-	time.Sleep(time.Second)
-	then(cluster.Nodes()[0])
-	a.end()
-	granted := scarce + scarceTold.total()
-	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d non-blocking calls got ErrUnavailable",
-		granted, scarce, round(back.Sub(begin)), round(first), tried.errs())
-	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
-	require.LessOrEqual(f, granted, int64(2*scarce))
-	for _, b := range []*ledger{scarceTold, tried} {
-		b.requireTyped(f, false)
-	}
-	waited.requireTyped(f, true)
-	f.within("the first grant", back, first, firstGrant)
+	master, replica := cluster.Nodes()[0], cluster.AddReplica(f, 0)
+	failover(f, dialCluster(cluster), master, replica, master.Kill, func() {})
+}
+
+// clusterFreezes freezes a master.
+func clusterFreezes(f *fault) {
+	cluster := redistest.StartCluster(f)
+	master, replica := cluster.Nodes()[0], cluster.AddReplica(f, 0)
+	failover(f, dialCluster(cluster), master, replica, master.Pause, thawed(master))
 }
 
 // ringLosesAShard kills one of three shards of a ring, and starts it again with what it had.

@@ -22,30 +22,26 @@ import (
 func appendOnly(fsync string) func(f *fault) {
 	return func(f *fault) {
 		s := redistest.Start(f, "--appendonly", "yes", "--appendfsync", fsync)
-		a := newFleet(f, at(s.Addr()))
-		a.set("ample", rate(ample, time.Hour))
-		tried, waited := a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
+		c := newCrowd(f, at(s.Addr()), "ample")
 		var slowest time.Duration
 		for range 5 {
 			time.Sleep(700 * time.Millisecond)
 			s.Kill()
 			s.Restart()
 			back := time.Now()
-			first := f.grants(waited, back)
+			first := f.grants(c.waited, back)
 			slowest = max(slowest, first)
 			f.within("the first grant", back, first, firstGrant)
 		}
-		a.end()
-		told := tried.total() + waited.total()
+		c.end()
 		in := inRedis(f, admin(f, s), "ample")
-		lost := told - in.used
+		lost := c.told() - in.used
 		f.measured("five kills: %d of %d grants lost; slowest first grant after a restart %v; %d non-blocking calls got ErrUnavailable",
-			max(lost, 0), told, round(slowest), tried.errs())
-		tried.requireTyped(f, false)
-		waited.requireTyped(f, true)
+			max(lost, 0), c.told(), round(slowest), c.tried.errs())
+		c.requireTyped()
 		require.EqualValues(f, ample, in.sum(), "value and the set")
 		// A call that gave up after its last attempt may have been executed all the same.
-		require.GreaterOrEqual(f, lost, -int64(tried.errs()))
+		require.GreaterOrEqual(f, lost, -int64(c.tried.errs()))
 		if fsync == "always" {
 			require.LessOrEqual(f, lost, int64(0))
 		}
@@ -54,54 +50,52 @@ func appendOnly(fsync string) func(f *fault) {
 
 // emptied takes everything out of a server under load. Callers that meet ErrNotInitialized set the rate again.
 func emptied(times int, empty func(s *redistest.Server, rdb *redis.Client)) func(f *fault) {
-	return func(f *fault) { emptiedUnderLoad(f, times, empty) }
-}
-
-func emptiedUnderLoad(f *fault, times int, empty func(s *redistest.Server, rdb *redis.Client)) {
-	const permits, interval = 20, 10 * time.Minute
-	s := redistest.Start(f)
-	a := newFleet(f, at(s.Addr()))
-	a.set("flushed", rate(permits, interval))
-	var mu sync.Mutex
-	var told, uninitialised, away int
-	wrong := map[string]int{}
-	for _, wait := range []bool{false, true} {
-		a.each(2, func(c *ratelimiter.Client) {
-			l, ctx := c.RateLimiter("flushed"), context.Background()
-			timeout := time.Duration(0)
-			if wait {
-				timeout = 3 * time.Second
-			}
-			ok, err := l.TryAcquire(ctx, 1, timeout)
-			if errors.Is(err, ratelimiter.ErrNotInitialized) {
-				_, _ = l.TrySetRate(ctx, rate(permits, interval)) // if it fails, the next call comes here again
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			switch {
-			case ok:
-				told++
-			case errors.Is(err, ratelimiter.ErrNotInitialized):
-				uninitialised++
-			case errors.Is(err, ratelimiter.ErrUnavailable):
-				away++
-			case err != nil:
-				wrong[err.Error()]++
-			}
-		})
+	return func(f *fault) {
+		const permits, interval = 20, 10 * time.Minute
+		s := redistest.Start(f)
+		a := newFleet(f, at(s.Addr()))
+		a.set("flushed", rate(permits, interval))
+		var mu sync.Mutex
+		var told, uninitialised, away int
+		wrong := map[string]int{}
+		for _, wait := range []bool{false, true} {
+			a.each(2, func(c *ratelimiter.Client) {
+				l, ctx := c.RateLimiter("flushed"), context.Background()
+				timeout := time.Duration(0)
+				if wait {
+					timeout = 3 * time.Second
+				}
+				ok, err := l.TryAcquire(ctx, 1, timeout)
+				if errors.Is(err, ratelimiter.ErrNotInitialized) {
+					_, _ = l.TrySetRate(ctx, rate(permits, interval)) // if it fails, the next call comes here again
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				switch {
+				case ok:
+					told++
+				case errors.Is(err, ratelimiter.ErrNotInitialized):
+					uninitialised++
+				case errors.Is(err, ratelimiter.ErrUnavailable):
+					away++
+				case err != nil:
+					wrong[err.Error()]++
+				}
+			})
+		}
+		rdb := admin(f, s)
+		for range times {
+			time.Sleep(700 * time.Millisecond)
+			empty(s, rdb)
+		}
+		time.Sleep(time.Second)
+		a.end()
+		f.measured("%d times at rate %d: %d granted in all; %d calls got ErrNotInitialized, %d ErrUnavailable, %d anything else",
+			times, permits, told, uninitialised, away, len(wrong))
+		require.Empty(f, wrong)
+		require.Positive(f, uninitialised)
+		require.LessOrEqual(f, told, permits*(times+1))
 	}
-	rdb := admin(f, s)
-	for range times {
-		time.Sleep(700 * time.Millisecond)
-		empty(s, rdb)
-	}
-	time.Sleep(time.Second)
-	a.end()
-	f.measured("%d times at rate %d: %d granted in all; %d calls got ErrNotInitialized, %d ErrUnavailable, %d anything else",
-		times, permits, told, uninitialised, away, len(wrong))
-	require.Empty(f, wrong)
-	require.Positive(f, uninitialised)
-	require.LessOrEqual(f, told, permits*(times+1))
 }
 
 // usedMemory returns how many bytes Redis counts.
@@ -172,43 +166,60 @@ func evicted(f *fault) {
 	require.Positive(f, value*set*hash*whole, "every kind of loss")
 }
 
+// An outage is what the callers of two fleets, one of them with FailOpen, met.
+type outage struct {
+	*crowd
+	opened                 *ledger
+	begin, back            time.Time
+	engaged, first         time.Duration // until FailOpen granted, and from the end to the first grant
+	meanwhile, interrupted int64         // permits granted without FailOpen, and outages that began or ended in between
+}
+
+// meets has two fleets meet an outage that lasts so long.
+func (f *fault) meets(addr string, lasts time.Duration, breaks, mends func()) *outage {
+	open := newFleet(f, at(addr), ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
+	open.set("open", rate(ample, time.Hour))
+	o := &outage{crowd: newCrowd(f, at(addr), "closed"), opened: open.tries("open", 2, time.Millisecond)}
+	time.Sleep(500 * time.Millisecond)
+	breaks()
+	o.begin = time.Now()
+	f.soon("FailOpen grants", func() bool {
+		o.opened.mu.Lock()
+		defer o.opened.mu.Unlock()
+		o.engaged = time.Since(o.begin)
+		return o.opened.degraded > 0
+	})
+	time.Sleep(time.Until(o.begin.Add(lasts)))
+	o.meanwhile = o.since(o.begin)
+	o.interrupted = max(o.began.Load()-fleetSize, 0) + max(open.began.Load()-fleetSize, 0) + o.ended.Load() + open.ended.Load()
+	mends()
+	o.back = time.Now()
+	o.first = f.grants(o.waited, o.back)
+	time.Sleep(2500 * time.Millisecond)
+	o.end()
+	open.end()
+	return o
+}
+
+// requireKept checks what is promised of every outage, where the first grant after it takes no longer than that.
+func (o *outage) requireKept(firstGrant time.Duration) {
+	o.f.Helper()
+	o.requireTyped()
+	o.opened.requireTyped(o.f, false)
+	o.f.within("until FailOpen grants", o.begin, o.engaged, 2*time.Second)
+	o.f.within("the first grant", o.back, o.first, firstGrant)
+	require.Zero(o.f, o.interrupted, "an outage is one")
+}
+
 // outOfMemory lets Redis reject writes for some seconds.
 func outOfMemory(f *fault) {
 	s := redistest.Start(f)
-	closed, open := newFleet(f, at(s.Addr())), newFleet(f, at(s.Addr()), ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
-	closed.set("closed", rate(ample, time.Hour))
-	open.set("open", rate(ample, time.Hour))
-	tried, waited := closed.tries("closed", 2, time.Millisecond), closed.waits("closed", 4, time.Millisecond)
-	opened := open.tries("open", 2, time.Millisecond)
-	time.Sleep(500 * time.Millisecond)
 	rdb := admin(f, s)
-	do(f, rdb, "CONFIG", "SET", "maxmemory", 1)
-	begin := time.Now()
-	engaged := time.Duration(0)
-	f.soon("FailOpen grants", func() bool {
-		opened.mu.Lock()
-		defer opened.mu.Unlock()
-		engaged = time.Since(begin)
-		return opened.degraded > 0
-	})
-	time.Sleep(6 * time.Second)
-	meanwhile := permitsOf(after(tried.all(), begin)) + permitsOf(after(waited.all(), begin))
-	flaps := max(closed.began.Load()-fleetSize, 0) + max(open.began.Load()-fleetSize, 0) + closed.ended.Load() + open.ended.Load()
-	do(f, rdb, "CONFIG", "SET", "maxmemory", 0)
-	back := time.Now()
-	first := f.grants(waited, back)
-	time.Sleep(1500 * time.Millisecond)
-	closed.end()
-	open.end()
+	limit := func(bytes int) func() { return func() { do(f, rdb, "CONFIG", "SET", "maxmemory", bytes) } }
+	o := f.meets(s.Addr(), 6*time.Second, limit(1), limit(0))
 	f.measured("%d granted by FailClosed in 6 s without memory; FailOpen engages after %v; outages that began or ended in between: %d; first grant %v after the memory; drift 0 of %d",
-		meanwhile, round(engaged), flaps, round(first), tried.total()+waited.total())
-	require.Zero(f, meanwhile)
-	for _, b := range []*ledger{tried, opened} {
-		b.requireTyped(f, false)
-	}
-	waited.requireTyped(f, true)
-	requireNoDrift(f, rdb, "closed", ample, tried.total()+waited.total())
-	f.within("until FailOpen grants", begin, engaged, 2*time.Second)
-	f.within("the first grant", back, first, firstGrant)
-	require.Zero(f, flaps, "an outage is one")
+		o.meanwhile, round(o.engaged), o.interrupted, round(o.first), o.told())
+	require.Zero(f, o.meanwhile)
+	o.requireNoDrift(rdb)
+	o.requireKept(firstGrant)
 }

@@ -5,6 +5,7 @@ package faults_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -131,6 +132,78 @@ func (a *fleet) end() {
 			}
 		}
 	}
+}
+
+// many sets the rates of n limiters on which nobody is rejected, and starts the callers of each.
+func (a *fleet) many(n int, start func(name string) *ledger) map[string]*ledger {
+	a.f.Helper()
+	books := map[string]*ledger{}
+	for i := range n {
+		name := fmt.Sprint("many", i)
+		a.set(name, rate(ample, time.Hour))
+		books[name] = start(name)
+	}
+	return books
+}
+
+// requireNoDrifts fails unless no caller got an error and what lies in Redis is exactly what the callers were told, of
+// which it returns the sum.
+func (a *fleet) requireNoDrifts(rdb redis.UniversalClient, books map[string]*ledger) (told int64, errs int) {
+	a.f.Helper()
+	for name, b := range books {
+		b.requireTyped(a.f, true)
+		requireNoDrift(a.f, rdb, name, ample, b.total())
+		told, errs = told+b.total(), errs+b.errs()
+	}
+	return told, errs
+}
+
+// A crowd is a fleet that asks for permits of a limiter on which nobody is rejected.
+type crowd struct {
+	*fleet
+	name          string
+	tried, waited *ledger
+}
+
+// newCrowd starts a crowd: two callers of each Client that try and four that wait. Half a second later they are busy.
+func newCrowd(f *fault, dial func() redis.UniversalClient, name string, opts ...ratelimiter.Option) *crowd {
+	c := &crowd{fleet: newFleet(f, dial, opts...), name: name}
+	c.set(name, rate(ample, time.Hour))
+	c.start()
+	time.Sleep(500 * time.Millisecond)
+	return c
+}
+
+func (c *crowd) start() {
+	c.tried, c.waited = c.tries(c.name, 2, time.Millisecond), c.waits(c.name, 4, time.Millisecond)
+}
+
+func (c *crowd) told() int64 { return c.tried.total() + c.waited.total() }
+
+// since returns the permits of the grants that were asked for after t.
+func (c *crowd) since(t time.Time) int64 {
+	return permitsOf(after(c.tried.all(), t)) + permitsOf(after(c.waited.all(), t))
+}
+
+// requireTyped fails f if a caller got an error other than ErrUnavailable, or one that waits got any.
+func (c *crowd) requireTyped() {
+	c.f.Helper()
+	c.tried.requireTyped(c.f, false)
+	c.waited.requireTyped(c.f, true)
+}
+
+// requireNoDrift fails f unless what lies in Redis is exactly what the callers were told.
+func (c *crowd) requireNoDrift(rdb redis.UniversalClient) {
+	c.f.Helper()
+	requireNoDrift(c.f, rdb, c.name, ample, c.told())
+}
+
+// requireToldIsThere fails f unless what the callers were told is there. A call that gave up may have been executed, too.
+func (c *crowd) requireToldIsThere(in stored) {
+	c.f.Helper()
+	require.EqualValues(c.f, ample, in.sum(), "value and the set")
+	require.LessOrEqual(c.f, c.told(), in.used, "told, but not in Redis")
+	require.LessOrEqual(c.f, in.used, c.told()+int64(c.tried.errs()), "in Redis, but not told")
 }
 
 // grants waits until the ledger has a grant that reached its caller after t, and returns how long that took.

@@ -93,6 +93,13 @@ func (b *ledger) errs() (n int) {
 	return n
 }
 
+// calls returns how many calls were granted.
+func (b *ledger) calls() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.grants)
+}
+
 // requireTyped fails f if a caller got an error other than ErrUnavailable, or any error at all if none is true.
 func (b *ledger) requireTyped(f *fault, none bool) {
 	f.Helper()

@@ -14,10 +14,11 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
 func TestMain(m *testing.M) {
-	work() // does not return in a process that a test started
+	worker.Main(&worker.Load{}) // does not return in a process that a test started
 	flag.Parse()
 	if os.Getenv("RATELIMITER_LANE") == "" {
 		// Nothing here means anything without a real server. With RATELIMITER_LANE=valkey the rows run on Valkey.

@@ -4,7 +4,6 @@ package faults_test
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,76 +52,35 @@ func slow(f *fault) {
 	const hold = 2 * time.Second
 	s := redistest.Start(f)
 	proxy := redistest.StartProxy(f, s.Addr())
-	closed, open := newFleet(f, at(proxy.Addr())), newFleet(f, at(proxy.Addr()), ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
-	closed.set("closed", rate(ample, time.Hour))
-	open.set("open", rate(ample, time.Hour))
-	waited, tried, opened := closed.waits("closed", 4, time.Millisecond), closed.tries("closed", 2, time.Millisecond), open.tries("open", 2, time.Millisecond)
-	time.Sleep(time.Second)
-	proxy.Judge(func([]string) redistest.Fault { return redistest.Fault{Hold: hold} })
-	begin := time.Now()
-	var engaged time.Duration
-	for engaged == 0 && time.Since(begin) < 20*time.Second {
-		time.Sleep(5 * time.Millisecond)
-		opened.mu.Lock()
-		if opened.degraded > 0 {
-			engaged = time.Since(begin)
-		}
-		opened.mu.Unlock()
-	}
-	time.Sleep(max(0, 12*time.Second-time.Since(begin)))
-	flaps := max(closed.began.Load()-fleetSize, 0) + max(open.began.Load()-fleetSize, 0) + closed.ended.Load() + open.ended.Load()
-	proxy.Judge(nil)
-	back := time.Now()
-	first := f.grants(waited, back)
-	time.Sleep(2500 * time.Millisecond)
-	closed.end()
-	open.end()
-	told := waited.total() + tried.total()
-	in := inRedis(f, admin(f, s), "closed")
-	when := "never"
-	if engaged > 0 {
-		when = fmt.Sprint("after ", round(engaged))
-	}
-	f.measured("12 s of replies that take %v: FailOpen engages %s; outages that ended or began again in between: %d; first grant %v after it; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable",
-		hold, when, flaps, round(first), told, in.used, tried.errs())
-	waited.requireTyped(f, true)
-	tried.requireTyped(f, false)
-	opened.requireTyped(f, false)
-	require.EqualValues(f, ample, in.sum())
-	require.LessOrEqual(f, told, in.used, "told, but not in Redis")
-	require.LessOrEqual(f, in.used, told+int64(tried.errs()), "in Redis, but not told")
-	require.NotZero(f, engaged, "FailOpen never granted")
-	f.within("until FailOpen grants", begin, engaged, 2*time.Second)
-	f.within("the first grant", back, first, firstGrant+hold)
-	require.Zero(f, flaps, "an outage is one")
+	o := f.meets(proxy.Addr(), 12*time.Second, func() {
+		proxy.Judge(func([]string) redistest.Fault { return redistest.Fault{Hold: hold} })
+	}, func() { proxy.Judge(nil) })
+	in := inRedis(f, admin(f, s), o.name)
+	f.measured("12 s of replies that take %v: FailOpen engages after %v; outages that ended or began again in between: %d; first grant %v after it; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable",
+		hold, round(o.engaged), o.interrupted, round(o.first), o.told(), in.used, o.tried.errs())
+	o.requireToldIsThere(in)
+	o.requireKept(firstGrant + hold)
 }
 
 // paused freezes a server by SIGSTOP.
 func paused(f *fault) {
 	s := redistest.Start(f)
-	a := newFleet(f, at(s.Addr()))
-	a.set("ample", rate(ample, time.Hour))
-	waited, tried := a.waits("ample", 4, time.Millisecond), a.tries("ample", 2, time.Millisecond)
-	time.Sleep(500 * time.Millisecond)
+	c := newCrowd(f, at(s.Addr()), "ample")
 	s.Pause()
 	time.Sleep(20 * time.Millisecond) // what was on its way has arrived
 	frozen := time.Now()
 	time.Sleep(12 * time.Second)
-	meanwhile := permitsOf(after(tried.all(), frozen)) + permitsOf(after(waited.all(), frozen))
+	meanwhile := c.since(frozen)
 	s.Resume()
 	back := time.Now()
-	first := f.grants(waited, back)
+	first := f.grants(c.waited, back)
 	time.Sleep(time.Second)
-	a.end()
-	told := waited.total() + tried.total()
-	in := inRedis(f, admin(f, s), "ample")
-	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable", meanwhile, round(first), told, in.used, tried.errs())
+	c.end()
+	in := inRedis(f, admin(f, s), c.name)
+	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable", meanwhile, round(first), c.told(), in.used, c.tried.errs())
 	require.Zero(f, meanwhile)
-	waited.requireTyped(f, true)
-	tried.requireTyped(f, false)
-	require.EqualValues(f, ample, in.sum())
-	require.LessOrEqual(f, told, in.used)
-	require.LessOrEqual(f, in.used, told+int64(tried.errs()))
+	c.requireTyped()
+	c.requireToldIsThere(in)
 	f.within("the first grant", back, first, firstGrant)
 }
 
@@ -133,11 +91,7 @@ func lostReplies(f *fault) {
 	s := redistest.Start(f)
 	proxy := redistest.StartProxy(f, s.Addr())
 	a := newFleet(f, at(proxy.Addr(), func(o *redis.Options) { o.PoolSize = 200 }))
-	names, books := make([]string, limiters), make([]*ledger, limiters)
-	for i := range limiters {
-		names[i] = "lossy" + string(rune('A'+i))
-		a.set(names[i], rate(ample, time.Hour))
-	}
+	books := a.many(limiters, func(name string) *ledger { return a.waits(name, 2, 0) })
 	lost := map[string]int{}
 	var enough atomic.Bool
 	proxy.Judge(func(words []string) (v redistest.Fault) {
@@ -150,20 +104,11 @@ func lostReplies(f *fault) {
 		}
 		return
 	})
-	for i, name := range names {
-		books[i] = a.waits(name, 2, 0)
-	}
 	f.soon("ten thousand replies are lost", func() bool { return proxy.Counts().LostReplies >= lose })
 	enough.Store(true)
 	time.Sleep(500 * time.Millisecond)
 	a.end()
-	told, errs := int64(0), 0
-	for i, name := range names {
-		books[i].requireTyped(f, true)
-		told += books[i].total()
-		errs += books[i].errs()
-		requireNoDrift(f, admin(f, s), name, ample, books[i].total())
-	}
+	told, errs := a.requireNoDrifts(admin(f, s), books)
 	f.measured("%d replies lost, %d grants: drift 0; errors to callers: %d", proxy.Counts().LostReplies, told, errs)
 }
 
@@ -172,15 +117,6 @@ func scriptFlush(f *fault) {
 	s, ctx := redistest.Start(f), context.Background()
 	a := newFleet(f, at(s.Addr()))
 	rdb := admin(f, s)
-	const limiters = 16
-	var done atomic.Int64
-	names := make([]string, limiters)
-	books := make([]*ledger, limiters)
-	for i := range names {
-		names[i] = "flush" + string(rune('A'+i))
-		a.set(names[i], rate(ample, time.Hour))
-		books[i] = &ledger{}
-	}
 	var flushing sync.WaitGroup
 	flushes := 0
 	flushing.Go(func() {
@@ -192,26 +128,20 @@ func scriptFlush(f *fault) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	for i, name := range names {
-		a.each(4, func(c *ratelimiter.Client) {
-			begin := time.Now()
-			ok, err := c.RateLimiter(name).TryAcquire(ctx, 1, 0)
-			books[i].note(begin, 1, ok, false, err)
-			done.Add(1)
-		})
-	}
+	books := a.many(16, func(name string) *ledger { return a.tries(name, 4, 0) })
 	begin := time.Now()
 	f.soon("100,000 calls, or as many as there are in half a minute", func() bool {
-		return done.Load() >= 100_000 || time.Since(begin) > 30*time.Second
+		calls := 0
+		for _, b := range books {
+			calls += b.calls()
+		}
+		return calls >= 100_000 || time.Since(begin) > 30*time.Second
 	})
 	a.end()
 	flushing.Wait()
-	for i, name := range names {
-		books[i].requireTyped(f, true)
-		requireNoDrift(f, rdb, name, ample, books[i].total())
-	}
-	f.measured("%d flushes, %d calls: 0 errors, drift 0", flushes, done.Load())
-	require.Greater(f, done.Load(), int64(10*flushes), "calls between two flushes")
+	told, _ := a.requireNoDrifts(rdb, books)
+	f.measured("%d flushes, %d calls: 0 errors, drift 0", flushes, told)
+	require.Greater(f, told, int64(10*flushes), "calls between two flushes")
 }
 
 // policies kills a server under each policy at once.

@@ -35,6 +35,13 @@ func only(f func(ctx context.Context, l *ratelimiter.RateLimiter) error) func(co
 	}
 }
 
+// does is only, for a call whose result is not looked at.
+func does[T any](f func(l *ratelimiter.RateLimiter, ctx context.Context) (T, error)) func(context.Context, *ratelimiter.Client, string) (int64, error) {
+	return only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(f(l, ctx)) })
+}
+
+func errOf[T any](_ T, err error) error { return err }
+
 func told(permits int64, ok bool, err error) (int64, error) {
 	if !ok || err != nil {
 		return 0, err
@@ -51,8 +58,12 @@ func sound(r ratelimiter.Result, err error) error {
 	return err
 }
 
-// newRate is what the operations set: other numbers than those of the states.
-var newRate = ratelimiter.Rate{Permits: 5, Interval: 100 * time.Millisecond}
+// What the operations set: other numbers than those of the states.
+var (
+	newRate    = ratelimiter.Rate{Permits: 5, Interval: 100 * time.Millisecond}
+	pacedRate  = ratelimiter.Rate{Permits: 5, Interval: 100 * time.Millisecond, MinGap: 2 * time.Millisecond}
+	clientRate = ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 5, Interval: 100 * time.Millisecond}
+)
 
 // operations are all public methods that talk to Redis, and their variants.
 var operations = []operation{
@@ -102,52 +113,38 @@ var operations = []operation{
 		}
 		return err
 	})},
-	{"Inspect", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Inspect(ctx); return err })},
-	{"Exists", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Exists(ctx); return err })},
-	{"TTL", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.TTL(ctx); return err })},
-	{"ExpireTime", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.ExpireTime(ctx); return err })},
-	{"CoolDownUntil", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.CoolDownUntil(ctx)
-		return err
-	})},
-	{"TrySetRate", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.TrySetRate(ctx, newRate)
-		return err
-	})},
+	{"Inspect", true, does((*ratelimiter.RateLimiter).Inspect)},
+	{"Exists", true, does((*ratelimiter.RateLimiter).Exists)},
+	{"TTL", true, does((*ratelimiter.RateLimiter).TTL)},
+	{"ExpireTime", true, does((*ratelimiter.RateLimiter).ExpireTime)},
+	{"CoolDownUntil", true, does((*ratelimiter.RateLimiter).CoolDownUntil)},
+	{"TrySetRate", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(l.TrySetRate(ctx, newRate)) })},
 	{"Release", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1) })},
 	{"Release 1000", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1000) })},
 	{"SetRate", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.SetRate(ctx, newRate) })},
 	{"SetRate KeepState", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return l.SetRate(ctx, newRate, ratelimiter.KeepState())
 	})},
-	{"SetRate MinGap", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		return l.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: 100 * time.Millisecond, MinGap: 2 * time.Millisecond})
-	})},
+	{"SetRate MinGap", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.SetRate(ctx, pacedRate) })},
 	{"UpdateRate", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.UpdateRate(ctx, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 5, Interval: 100 * time.Millisecond})
-		return err
+		return errOf(l.UpdateRate(ctx, clientRate))
 	})},
 	{"UpdateRate KeepState", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.UpdateRate(ctx, newRate, ratelimiter.KeepState())
-		return err
+		return errOf(l.UpdateRate(ctx, newRate, ratelimiter.KeepState()))
 	})},
-	{"Expire", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.Expire(ctx, time.Hour)
-		return err
-	})},
+	{"Expire", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(l.Expire(ctx, time.Hour)) })},
 	{"ExpireAt", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		_, err := l.ExpireAt(ctx, time.Now().Add(time.Hour), ratelimiter.IfNotSet())
-		return err
+		return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour), ratelimiter.IfNotSet()))
 	})},
-	{"ClearExpire", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.ClearExpire(ctx); return err })},
+	{"ClearExpire", false, does((*ratelimiter.RateLimiter).ClearExpire)},
 	{"CoolDown", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return l.CoolDown(ctx, time.Now().Add(50*time.Millisecond))
 	})},
 	{"CoolDown Reopen", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return l.CoolDown(ctx, time.Now().Add(30*time.Millisecond), ratelimiter.Reopen(30*time.Millisecond))
 	})},
-	{"LiftCoolDown", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.LiftCoolDown(ctx); return err })},
-	{"Delete", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Delete(ctx); return err })},
+	{"LiftCoolDown", false, does((*ratelimiter.RateLimiter).LiftCoolDown)},
+	{"Delete", false, does((*ratelimiter.RateLimiter).Delete)},
 }
 
 // beside is a sound limiter that lists ask for beside another.

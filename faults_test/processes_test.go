@@ -13,55 +13,55 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
+
+// compete starts a process for each number of permits, with eight callers that wait for so many at a time, or one caller
+// that waits for half of the rate. It returns what the callers of each were told, and what is to be measured of the parts.
+func compete(f *fault, permits int64, during time.Duration, asks ...int64) (tallies []worker.Tally, share, used float64, parts []int64) {
+	s := redistest.Start(f)
+	newFleet(f, at(s.Addr())).set("shared", rate(permits, time.Second))
+	var plans []worker.Plan
+	for _, n := range asks {
+		load := &worker.Load{Addr: s.Addr(), Limiters: []string{"shared"}, Mix: []int64{n}, Modes: []string{"block"}, Callers: 8, During: during}
+		if n > 1 {
+			load.Callers = 1
+		}
+		plans = append(plans, load)
+	}
+	all := int64(0)
+	for _, p := range worker.Start(f, plans...) {
+		var tally map[string]worker.Tally
+		require.NoError(f, p.Result(&tally))
+		got := tally["shared"]
+		require.Empty(f, got.Faults)
+		require.Empty(f, got.Errors)
+		tallies, parts, all = append(tallies, got), append(parts, got.Permits), all+got.Permits
+	}
+	share, used = float64(slices.Min(parts))/(float64(all)/float64(len(asks))), float64(all)/(float64(permits)*during.Seconds())
+	require.LessOrEqual(f, all, permits*int64(during.Seconds()+1))
+	return tallies, share, used, parts
+}
 
 // fourProcesses lets four processes with equal demand compete for one limiter.
 func fourProcesses(f *fault) {
-	const permits, interval, during = 100, time.Second, 12 * time.Second
-	s := redistest.Start(f)
-	a := newFleet(f, at(s.Addr()))
-	a.set("fair", rate(permits, interval))
-	p := plan{Addr: s.Addr(), Name: "fair", Permits: 1, Callers: 8, During: during}
-	var parts []int64
-	all := int64(0)
-	for _, w := range startWorkers(f, p, p, p, p) {
-		got := w.result()
-		parts, all = append(parts, got.Permits), all+got.Permits
-	}
+	const permits, during = 100, 12 * time.Second
+	_, share, used, parts := compete(f, permits, during, 1, 1, 1, 1)
 	slices.Sort(parts)
-	share := float64(parts[0]) / (float64(all) / 4)
-	used := float64(all) / (permits * during.Seconds())
-	f.measured("%d in %v for %v: the shares are %d; the smallest is %.0f %% of an equal one; %.0f %% of the rate used", permits, interval, during, parts, 100*share, 100*used)
+	f.measured("%d in 1s for %v: the shares are %d; the smallest is %.0f %% of an equal one; %.0f %% of the rate used", permits, during, parts, 100*share, 100*used)
 	require.GreaterOrEqual(f, share, .5)
 	require.GreaterOrEqual(f, used, .8)
-	require.LessOrEqual(f, all, int64(permits*(during.Seconds()+1)))
 }
 
 // largeRequests lets one of four processes ask for half of the rate at a time.
 func largeRequests(f *fault) {
-	const permits, interval, during = 100, time.Second, 15 * time.Second
-	s := redistest.Start(f)
-	a := newFleet(f, at(s.Addr()))
-	a.set("large", rate(permits, interval))
-	small := plan{Addr: s.Addr(), Name: "large", Permits: 1, Callers: 8, During: during}
-	large := small
-	large.Permits, large.Callers = permits/2, 1
+	const permits = 100
 	begin := time.Now()
-	var parts []int64
-	var longest time.Duration
-	all := int64(0)
-	for _, w := range startWorkers(f, large, small, small, small) {
-		got := w.result()
-		if len(parts) == 0 {
-			longest = got.Longest
-		}
-		parts, all = append(parts, got.Permits), all+got.Permits
-	}
-	share := float64(slices.Min(parts)) / (float64(all) / 4)
+	tallies, share, _, parts := compete(f, permits, 15*time.Second, permits/2, 1, 1, 1)
 	f.measured("the shares are %d, that of the large requests first; the smallest is %.0f %% of an equal one; the longest wait for %d permits was %v",
-		parts, 100*share, permits/2, round(longest))
+		parts, 100*share, permits/2, round(tallies[0].Longest))
 	require.GreaterOrEqual(f, share, .5)
-	f.within("the longest wait of a large request", begin, longest, 3*interval)
+	f.within("the longest wait of a large request", begin, tallies[0].Longest, 3*time.Second)
 }
 
 // processKilled ends one of four processes by SIGKILL while its callers wait and hold permits.
@@ -70,12 +70,12 @@ func processKilled(f *fault) {
 	s := redistest.Start(f)
 	a := newFleet(f, at(s.Addr()))
 	a.set("killed", rate(permits, interval))
-	p := plan{Addr: s.Addr(), Name: "killed", Permits: 1, Callers: 8, During: time.Minute}
-	workers := startWorkers(f, p, p, p)
+	p := &worker.Load{Addr: s.Addr(), Limiters: []string{"killed"}, Mix: []int64{1}, Modes: []string{"block"}, Callers: 8, During: time.Minute}
+	workers := worker.Start(f, p, p, p)
 	b := a.waits("killed", 4, 0)
 	time.Sleep(3 * time.Second)
 	for _, w := range workers {
-		w.kill()
+		w.Kill()
 	}
 	killed := time.Now()
 	time.Sleep(6 * time.Second)

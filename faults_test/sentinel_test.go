@@ -118,54 +118,59 @@ func (a *fleet) used(name string) {
 // firstGrant is how soon after Redis is back a caller is granted something.
 const firstGrant = 2500 * time.Millisecond
 
-// failover makes a failover by what, with a replica that lacks every grant of the scarce limiter. The limiter that is
-// not scarce shows when callers are served again.
-func failover(f *fault, what func(w *watched), then func(w *watched)) {
-	w := startSentinels(f)
-	a := newFleet(f, w.dial)
-	a.set("scarce", rate(scarce, time.Hour))
-	a.set("ample", rate(ample, time.Hour))
-	master := admin(f, w.master)
-	do(f, master, "WAIT", 1, 1000)
-	deafen(f, master)
-	a.used("scarce")
-	scarceTold, tried, waited := a.tries("scarce", 2, time.Millisecond), a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
+// failover replaces a master, to which it does what, by its replica, which lacks every grant of the scarce limiter. The
+// limiter that is not scarce shows when callers are served again. Both are in one slot, of a cluster's first master.
+func failover(f *fault, dial func() redis.UniversalClient, master, replica *redistest.Server, what, then func()) {
+	const scarceName, ampleName = "{06S}scarce", "{06S}ample"
+	c := &crowd{fleet: newFleet(f, dial), name: ampleName}
+	c.set(scarceName, rate(scarce, time.Hour))
+	c.set(ampleName, rate(ample, time.Hour))
+	rdb := admin(f, master)
+	do(f, rdb, "WAIT", 1, 1000)
+	deafen(f, rdb)
+	c.used(scarceName)
+	scarceTold := c.tries(scarceName, 2, time.Millisecond)
+	c.start()
 	time.Sleep(500 * time.Millisecond)
 	begin := time.Now()
-	what(w)
-	back := masterAt(f, w.replica)
-	first := f.grants(waited, back)
-	served(f, w.replica, "ample")
+	what()
+	back := masterAt(f, replica)
+	first := f.grants(c.waited, back)
+	served(f, replica, ampleName)
 	time.Sleep(time.Second)
-	then(w)
-	a.end()
+	then()
+	c.end()
 	granted := scarce + scarceTold.total()
 	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d non-blocking calls got ErrUnavailable",
-		granted, scarce, round(back.Sub(begin)), round(first), tried.errs())
+		granted, scarce, round(back.Sub(begin)), round(first), c.tried.errs())
 	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
 	require.LessOrEqual(f, granted, int64(2*scarce))
-	for _, b := range []*ledger{scarceTold, tried} {
-		b.requireTyped(f, false)
-	}
-	waited.requireTyped(f, true)
+	scarceTold.requireTyped(f, false)
+	c.requireTyped()
 	f.within("the first grant", back, first, firstGrant)
 }
 
-func sentinelKill(f *fault) {
-	failover(f, func(w *watched) { w.master.Kill() }, func(*watched) {})
+// thawed lets a frozen server go on when it has been replaced: it then still takes itself for the master until others tell it.
+func thawed(s *redistest.Server) func() {
+	return func() {
+		s.Resume()
+		time.Sleep(3 * time.Second)
+	}
 }
 
-// sentinelStop freezes the master, and lets it go on when it has been replaced: it then still takes itself for the
-// master until a sentinel tells it.
+func sentinelKill(f *fault) {
+	w := startSentinels(f)
+	failover(f, w.dial, w.master, w.replica, w.master.Kill, func() {})
+}
+
 func sentinelStop(f *fault) {
-	failover(f, func(w *watched) { w.master.Pause() }, func(w *watched) {
-		w.master.Resume()
-		time.Sleep(3 * time.Second)
-	})
+	w := startSentinels(f)
+	failover(f, w.dial, w.master, w.replica, w.master.Pause, thawed(w.master))
 }
 
 func sentinelManual(f *fault) {
-	failover(f, func(w *watched) { do(f, admin(f, w.sentinels[0]), "SENTINEL", "FAILOVER", "limits") }, func(*watched) {})
+	w := startSentinels(f)
+	failover(f, w.dial, w.master, w.replica, func() { do(f, admin(f, w.sentinels[0]), "SENTINEL", "FAILOVER", "limits") }, func() {})
 }
 
 // minReplicas takes the only replica away from a master that wants one.
@@ -180,26 +185,21 @@ func minReplicas(f *fault) {
 		return time.Now()
 	}
 	writable()
-	a := newFleet(f, at(master.Addr()))
-	a.set("ample", rate(ample, time.Hour))
-	tried, waited := a.tries("ample", 2, time.Millisecond), a.waits("ample", 4, time.Millisecond)
-	time.Sleep(500 * time.Millisecond)
+	c := newCrowd(f, at(master.Addr()), "ample")
 	replica.Kill()
 	f.soon("NOREPLICAS", func() bool { return redis.HasErrorPrefix(rdb.Set(context.Background(), "x", 1, 0).Err(), "NOREPLICAS") })
 	rejected := time.Now()
 	time.Sleep(3 * time.Second)
-	before := time.Now()
-	meanwhile := permitsOf(after(tried.all(), rejected)) + permitsOf(after(waited.all(), rejected))
+	before, meanwhile := time.Now(), c.since(rejected)
 	replica.Restart()
 	back := writable()
-	first := f.grants(waited, back)
+	first := f.grants(c.waited, back)
 	time.Sleep(500 * time.Millisecond)
-	a.end()
+	c.end()
 	f.measured("%d granted in %v of NOREPLICAS; first grant %v after the replica; drift 0 of %d; %d non-blocking calls got ErrUnavailable",
-		meanwhile, round(before.Sub(rejected)), round(first), tried.total()+waited.total(), tried.errs())
+		meanwhile, round(before.Sub(rejected)), round(first), c.told(), c.tried.errs())
 	require.Zero(f, meanwhile)
-	tried.requireTyped(f, false)
-	waited.requireTyped(f, true)
-	requireNoDrift(f, rdb, "ample", ample, tried.total()+waited.total())
+	c.requireTyped()
+	c.requireNoDrift(rdb)
 	f.within("the first grant", back, first, firstGrant)
 }
