@@ -3,7 +3,6 @@
 package compat_test
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -26,27 +25,24 @@ const (
 )
 
 // captured holds the captures by version. Each of them takes a server and a JVM.
-var captured struct {
-	sync.Mutex
-	by map[string]capture
-}
+var captured sync.Map // func(t testing.TB) capture
 
 // captureScripts runs each operation of a version once, on a server of its own, and takes its script from the wire.
 // It does so at the first call for a version; later calls return the same capture. The labels are the peer's
 // operations. Operations that the version lacks and those that are plain commands are absent.
 func captureScripts(t testing.TB, v version) capture {
 	t.Helper()
-	captured.Lock()
-	defer captured.Unlock()
-	if c, ok := captured.by[v.name]; ok {
+	var once sync.Mutex
+	var c capture
+	get, _ := captured.LoadOrStore(v.name, func(t testing.TB) capture {
+		once.Lock()
+		defer once.Unlock()
+		if c == nil {
+			c = captureNow(t, v)
+		}
 		return c
-	}
-	c := captureNow(t, v)
-	if captured.by == nil {
-		captured.by = map[string]capture{}
-	}
-	captured.by[v.name] = c
-	return c
+	})
+	return get.(func(testing.TB) capture)(t)
 }
 
 func captureNow(t testing.TB, v version) capture {
@@ -98,7 +94,8 @@ func captureNow(t testing.TB, v version) capture {
 // TestCapture checks that the scripts can be read from the wire, and that the values that the differential run has to
 // set are where it expects them in KEYS and ARGV.
 func TestCapture(t *testing.T) {
-	eachVersion(t, func(t testing.TB, v version) {
+	t.Parallel()
+	versionsAbreast(t, func(t testing.TB, v version) {
 		scripts := captureScripts(t, v)
 		want := []string{"trySetRate", "setRate", "tryAcquire", "acquire", "availablePermits"}
 		want = append(want, "expire", "expireAt", "clearExpire")
@@ -118,7 +115,6 @@ func TestCapture(t *testing.T) {
 			require.Contains(t, call.keys, captureName, operation)
 			require.Contains(t, call.text, "redis.call", operation)
 			require.Equal(t, v.since("3.52.0"), call.bySHA, operation)
-			t.Logf("%s %s: KEYS %q ARGV %q", v, operation, call.keys, printable(call.args))
 		}
 
 		acquire := scripts["tryAcquire"]
@@ -147,14 +143,4 @@ func requireInstant(t testing.TB, arg string) {
 	now := redistest.Must(strconv.ParseInt(arg, 10, 64))(t)
 	require.GreaterOrEqual(t, now, begun.UnixMilli()-1)
 	require.LessOrEqual(t, now, time.Now().UnixMilli()+1)
-}
-
-func printable(args []string) []string {
-	out := slices.Clone(args)
-	for i, arg := range out {
-		if strings.ContainsFunc(arg, func(r rune) bool { return r < ' ' || r > '~' }) {
-			out[i] = "(" + strconv.Itoa(len(arg)) + " bytes)"
-		}
-	}
-	return out
 }

@@ -3,10 +3,7 @@
 package compat_test
 
 import (
-	"fmt"
 	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -95,8 +92,8 @@ func (c cooled) keepAlive() {
 // TestCoolDownAndTheOldest checks that 3.13.4 grants nothing during a cool-down and goes on after it. It returns an
 // error while a score lies ahead of its clock, which is the case until an interval before the end.
 func TestCoolDownAndTheOldest(t *testing.T) {
-	rdb := redistest.Client(t)
-	watch := &watchedGrants{ledger: startLedger(t, rdb.Options().Addr), rdb: rdb}
+	t.Parallel()
+	watch := startLedger(t, redistest.Client(t))
 	require.Equal(t, "3.13.4", allVersions[0].name)
 	steadily(t, func(t testing.TB) {
 		coolDownAndTheOldest(cooled{trouble: newTrouble(t, allVersions[0]), watch: watch})
@@ -130,80 +127,42 @@ func coolDownAndTheOldest(c cooled) {
 // TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap and of a
 // cool-down as it does on one without them. It is the blocks that keep Redisson from granting.
 func TestFieldsAreHarmless(t *testing.T) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, v := range allVersions {
-		for _, typ := range []string{overall, "PER_CLIENT"} {
-			running.Go(func() {
-				t.Run(v.name+"/"+typ, func(t *testing.T) {
-					onVersionSteadily(t, v, func(t testing.TB, v version) { fieldsAreHarmless(newTrouble(t, v), typ) })
-				})
-			})
-		}
+	t.Parallel()
+	for _, typ := range []string{overall, perClient} {
+		versionsSteadily(t, func(t testing.TB, v version) { fieldsAreHarmless(newTrouble(t, v), typ) })
 	}
 }
 
 func fieldsAreHarmless(t trouble, typ string) {
-	java := javaSide{t.java}
+	java, late := javaSide{t.java}, slack{steps: underWay}
 	m := matrix{version: t.version, java: t.java, newest: t.java, rdb: t.rdb}
-	with, without := t.name+"with", t.name+"without"
-	for _, name := range []string{with, without} {
+	names := [2]string{t.name + "with", t.name + "without"}
+	for _, name := range names {
 		require.Equal(t, "true", java.do("trySetRate", name, typ, 9, time.Second))
 	}
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	require.NoError(t, t.rdb.HSet(t.Context(), with, "minGap", "20", "coolDown", until, "reopenUntil", until).Err())
-	steps := []step{
-		{operation: "getConfig"},
-		{operation: "isExists"},
-		{operation: "tryAcquire", args: []any{2}},
-		{operation: "tryAcquire", args: []any{7}},
-		{operation: "tryAcquire", args: []any{1}},
-		{operation: "availablePermits"},
-		{operation: "tryAcquire", args: []any{3, 2 * time.Second}},
-		{operation: "acquire", args: []any{6}},
-		{operation: "tryAcquire", args: []any{10}},
-		{operation: "trySetRate", args: []any{typ, 4, time.Second}},
-		{operation: "release", args: []any{1}},
-		{operation: "setRate", args: []any{typ, 7, time.Second}},
-		{operation: "getConfig"},
-		{operation: "tryAcquire", args: []any{7}},
-		{operation: "setRateArgs", args: []any{typ, 8, time.Second, "-", true}},
-		{operation: "availablePermits"},
-		{operation: "updateRate", args: []any{typ, 6, time.Second, "-", false}},
-		{operation: "getConfig"},
-		{operation: "tryAcquire", args: []any{5}},
-		{operation: "availablePermits"},
-		{operation: "expire", args: []any{time.Minute}},
-		{operation: "tryAcquire", args: []any{1}},
-		{operation: "clearExpire"},
-		{operation: "remainTimeToLive"},
-	}
-	for _, s := range steps {
-		text := fmt.Sprint(s.operation, s.args)
-		var answers [2]string
-		var both sync.WaitGroup
-		for i, name := range []string{without, with} {
-			both.Go(func() { answers[i] = strings.ReplaceAll(java.do(s.operation, name, s.args...), name, "NAME") })
-		}
-		both.Wait()
-		require.Equal(t, answers[0], answers[1], text)
-		a, b := m.snapshot(t, with), m.snapshot(t, without)
-		require.Equal(t, "20", a["hash minGap"], text)
-		require.Equal(t, until, a["hash coolDown"], text)
-		require.Equal(t, until, a["hash reopenUntil"], text)
-		delete(a, "hash minGap")
-		delete(a, "hash coolDown")
-		delete(a, "hash reopenUntil")
-		for what, v := range b {
-			if !same(what, a[what], v, slack{steps: underWay}) {
-				require.Equal(t, v, a[what], "%s: %s", text, what)
+	fields := map[string]string{"hash minGap": "20", "hash coolDown": until, "hash reopenUntil": until}
+	require.NoError(t, t.rdb.HSet(t.Context(), names[0], "minGap", "20", "coolDown", until, "reopenUntil", until).Err())
+	for _, s := range []step{
+		do("getConfig"), do("isExists"), take(2), take(7), take(1), do("availablePermits"),
+		do("tryAcquire", 3, 2*time.Second), do("acquire", 6), take(10), do("trySetRate", typ, 4, time.Second),
+		do("release", 1), do("setRate", typ, 7, time.Second), do("getConfig"), take(7),
+		do("setRateArgs", typ, 8, time.Second, "-", true), do("availablePermits"),
+		do("updateRate", typ, 6, time.Second, "-", false), do("getConfig"), take(5), do("availablePermits"),
+		do("expire", time.Minute), take(1), do("clearExpire"), do("remainTimeToLive"),
+	} {
+		differs := map[string]string{}
+		for _, d := range m.step(t, "", s, names, java, java, &late) {
+			if d.what != "elapsed" {
+				require.Equal(t, absent, d.alone, "%v", d)
+				differs[d.what] = d.together
 			}
 		}
-		require.Len(t, a, len(b), text)
+		require.Equal(t, fields, differs, "%s %v", s.operation, s.args)
 	}
-	ours := newGoSide(t, t.rdb, t.version, t.java.id).client.RateLimiter(with)
+	ours := newGoSide(t, t.rdb, t.version, t.java.id).client.RateLimiter(names[0])
 	require.Equal(t, 20*time.Millisecond, redistest.Must(ours.Rate(t.Context()))(t).MinGap)
-	require.Equal(t, java.do("delete", without), java.do("delete", with))
-	require.Zero(t, t.rdb.Exists(t.Context(), with).Val())
-	require.Equal(t, java.do("getConfig", without), java.do("getConfig", with))
+	require.Equal(t, java.do("delete", names[1]), java.do("delete", names[0]))
+	require.Zero(t, t.rdb.Exists(t.Context(), names[0]).Val())
+	require.Equal(t, java.do("getConfig", names[1]), java.do("getConfig", names[0]))
 }

@@ -51,18 +51,8 @@ const (
 )
 
 func (o twinOp) String() string {
-	switch o.name {
-	case "tryAcquire", "release":
-		return fmt.Sprintf("client %d: %s(%d)", o.client, o.name, o.permits)
-	case "trySetRate", "setRate":
-		return fmt.Sprintf("client %d: %s(type %s, %d/%d ms, keep-alive %d)", o.client, o.name, o.typ, o.rate, o.interval, o.keepAlive)
-	case "setRateArgs", "updateRate":
-		return fmt.Sprintf("client %d: %s(type %s, %d/%d ms, keep-alive %d, keep %t)",
-			o.client, o.name, o.typ, o.rate, o.interval, o.keepAlive, o.keep)
-	case "expire":
-		return fmt.Sprintf("client %d: expire(%d)", o.client, o.ttl)
-	}
-	return fmt.Sprintf("client %d: %s", o.client, o.name)
+	type fields twinOp // without this method
+	return fmt.Sprintf("%+v", fields(o))
 }
 
 // setsRate reports whether the operation sets the rate: setRate, also with args.
@@ -103,7 +93,7 @@ func newJar(t testing.TB, v version) *jar {
 }
 
 // load loads the scripts into a server.
-func (j *jar) load(ctx context.Context, rdb *redis.Client) error {
+func (j *jar) load(ctx context.Context, rdb redis.UniversalClient) error {
 	for _, call := range j.scripts {
 		if err := rdb.ScriptLoad(ctx, call.text).Err(); err != nil {
 			return err
@@ -206,12 +196,7 @@ func (s sent) answer() twinAnswer {
 	return twinAnswer{word: strconv.FormatBool(value.(int64) > 0)}
 }
 
-// A twinUs is our side of the run: the library, or scripts read from files.
-type twinUs interface {
-	do(ctx context.Context, op twinOp) twinAnswer
-}
-
-// A library is two of our clients on one limiter. Its clock is the bubble's.
+// A library is our side of the run: two of our clients on one limiter. Its clock is the bubble's.
 type library struct {
 	name    string
 	clients [2]*ratelimiter.Client
@@ -235,14 +220,8 @@ func (l *library) do(ctx context.Context, op twinOp) twinAnswer {
 	if op.name == "tryAcquire" {
 		r, err := limiter.Allow(ctx, op.permits)
 		switch {
-		case errors.Is(err, ratelimiter.ErrInvalidArgument):
-			return twinAnswer{word: invalidArgument}
-		case errors.Is(err, ratelimiter.ErrNotInitialized):
-			return twinAnswer{word: notInitialized}
-		case errors.Is(err, ratelimiter.ErrPermitsExceedRate):
-			return twinAnswer{word: exceedsRate}
 		case err != nil:
-			return twinAnswer{word: "!" + err.Error()}
+			return twinAnswer{word: wordOf(err)}
 		case r.Granted:
 			return twinAnswer{granted, r.Wait.Milliseconds(), r.Available}
 		}

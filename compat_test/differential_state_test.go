@@ -218,6 +218,38 @@ func (s twinState) initialized() bool {
 	return s.hash["rate"] != "" && s.hash["interval"] != "" && s.hash["type"] != ""
 }
 
+// byName returns the state as snapshots has it, with or without that of the second client.
+func (s twinState) byName(both bool) map[string]string {
+	out := map[string]string{}
+	ttl := func(what string, ms int64) {
+		if out[what+" ttl"] = strconv.FormatInt(ms, 10); ms == noTTL {
+			out[what+" ttl"] = "none"
+		} else if ms == noKey {
+			delete(out, what+" ttl")
+		}
+	}
+	for field, value := range s.hash {
+		out["hash "+field] = value
+	}
+	ttl("hash", s.hashTTL)
+	for i, of := range []string{"", " of client", " of newest"} {
+		slot := s.slots[i]
+		if i == 2 && !both {
+			break
+		}
+		if slot.has {
+			out["value"+of] = strconv.FormatInt(slot.value, 10)
+		}
+		if len(slot.members) > 0 {
+			out["permits"+of+" used"] = strconv.FormatInt(slot.members.total(), 10)
+			out["permits"+of+" members"] = strconv.Itoa(len(slot.members))
+		}
+		ttl("value"+of, slot.valueTTL)
+		ttl("permits"+of, slot.permitsTTL)
+	}
+	return out
+}
+
 // slotOf returns the index of the slot with a client's permits of a type.
 func slotOf(typ string, client int) int {
 	if typ == "1" {

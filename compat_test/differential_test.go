@@ -20,7 +20,7 @@ import (
 
 const (
 	// twinOperations is the number of operations that a run compares, unless RATELIMITER_COMPAT_OPS is set.
-	twinOperations = 40_000
+	twinOperations = 25_000
 	worldLength    = 100
 )
 
@@ -66,6 +66,7 @@ func comparedOperations(t testing.TB, standard int) int {
 // in use, the hash and the TTLs. Only the differences of twinRows are allowed, in the states that they name, and
 // every one of them must be met. Redis orders members of one score by their random bytes, which no seed repeats.
 func TestDifferential(t *testing.T) {
+	t.Parallel()
 	seed, operations := newTwinSeed(t), comparedOperations(t, twinOperations)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
 	began, met, done := time.Now(), map[string]int{}, 0
@@ -105,41 +106,41 @@ func twinVersions() (out []version) {
 	return out
 }
 
-// runTwins plays worlds until they have compared the given number of operations.
+// runTwins plays worlds of one version.
 func runTwins(t *testing.T, v version, seed twinSeed, operations int) (done int, met map[string]int) {
-	var j *jar
-	onVersion(t, v, func(t testing.TB, v version) { j = newJar(t, v) })
-	met = map[string]int{}
-	if j == nil {
-		return 0, met // the newest has other scripts, which has been reported
-	}
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		onVersion(t, v, func(t testing.TB, v version) {
-			ctx, prefix := context.Background(), redistest.Key(t)
-			require.NoError(t, j.load(ctx, rdb))
-			for world := 0; done < operations; world++ {
-				if seed.world >= 0 {
-					world = seed.world
-				}
-				rng := rand.New(rand.NewPCG(seed.run, uint64(world)))
-				w := newTwinWorld(rng, rdb, j, fmt.Sprintf("%s%d", prefix, world), false)
-				length := worldLength
-				if w.big {
-					length /= 4
-				}
-				err := w.play(ctx, length)
-				require.NoError(t, err, "replay: RATELIMITER_COMPAT_SEED=%d:%d", seed.run, world)
-				done += w.operations
-				for id, n := range w.met {
-					met[id] += n
-				}
-				if seed.world >= 0 {
-					return
-				}
-			}
+	onVersion(t, v, func(tb testing.TB, v version) {
+		j := newJar(tb, v)
+		var err error
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			require.NoError(t, j.load(context.Background(), rdb))
+			done, met, err = playTwins(rdb, j, seed, redistest.Key(t), operations)
 		})
+		require.NoError(tb, err)
 	})
 	return done, met
+}
+
+// playTwins plays worlds until they have compared the given number of operations, or one has found a difference.
+func playTwins(rdb *redis.Client, j *jar, seed twinSeed, prefix string, operations int) (done int, met map[string]int, err error) {
+	met = map[string]int{}
+	for world := max(0, seed.world); done < operations && err == nil; world++ {
+		w := newTwinWorld(rand.New(rand.NewPCG(seed.run, uint64(world))), rdb, j, fmt.Sprintf("%s%d", prefix, world))
+		length := worldLength
+		if w.big {
+			length /= 4
+		}
+		if err = w.play(context.Background(), length); err != nil {
+			err = fmt.Errorf("%w\nreplay: RATELIMITER_COMPAT_SEED=%d:%d", err, seed.run, world)
+		}
+		done += w.operations
+		for id, n := range w.met {
+			met[id] += n
+		}
+		if seed.world >= 0 {
+			break
+		}
+	}
+	return done, met, err
 }
 
 // TestDifferentialNamesRows checks that each entry of the closed list is a row of docs/compatibility.md.

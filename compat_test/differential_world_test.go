@@ -19,7 +19,7 @@ type twinWorld struct {
 	rng  *rand.Rand
 	rdb  *redis.Client
 	jar  *jar
-	us   twinUs
+	us   *library
 	ids  [2]string
 	keys [3][]string // of our limiter, of theirs, and of one in a healed state
 	name [3]string
@@ -38,8 +38,8 @@ type twinWorld struct {
 	met        map[string]int
 }
 
-// newTwinWorld draws a world, a small one if small is set. Its limiters are called prefix and a letter.
-func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, small bool) *twinWorld {
+// newTwinWorld draws a world. Its limiters are called prefix and a letter.
+func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string) *twinWorld {
 	w := &twinWorld{rng: rng, rdb: rdb, jar: j, met: map[string]int{}}
 	for i := range w.ids {
 		w.ids[i] = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
@@ -53,7 +53,7 @@ func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string, smal
 	case 0, 1, 2, 3:
 		w.damaged = true
 	case 4, 5:
-		w.big, w.mixed = !small, false
+		w.big, w.mixed = true, false
 	case 6, 7:
 		w.mixed, w.ahead = true, time.Duration(1+rng.IntN(5000))*time.Millisecond
 	}

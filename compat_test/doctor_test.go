@@ -3,13 +3,18 @@
 package compat_test
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/goredisson/ratelimiter/wire"
 )
@@ -46,7 +51,8 @@ func (t trouble) findings() (checks []string, writers string) {
 }
 
 func TestDoctorOfJavasLimiters(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v).another(5, time.Hour)
 		for range 3 {
 			require.True(l, l.javaTries(1))
@@ -85,7 +91,8 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 
 // TestDoctorFindsWhatJavaIsStuckAt checks that Java fails as the finding says, and works again once the limiter is healed.
 func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v).another(5, time.Hour)
 		require.NoError(l, l.rdb.Set(l.Context(), l.value(), 0, 0).Err())
 		checks, _ := l.findings()
@@ -110,6 +117,7 @@ func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
 
 // TestDoctorOfVersionsThatDoNotMix checks that two versions on one limiter are found before either of them fails.
 func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
+	t.Parallel()
 	for other, sick := range map[string]bool{"3.15.5": true, "3.16.8": true, "3.20.1": false, "3.34.1": false} {
 		newer, older := strangers(t, other, 5, time.Hour)
 		require.True(t, newer.javaTries(1))
@@ -122,7 +130,8 @@ func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 
 // TestClientsOfJava checks that the instances of Redisson that have permits of a PER_CLIENT limiter are listed.
 func TestClientsOfJava(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v)
 		require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 5, time.Hour))
 		require.True(l, l.javaTries(2))
@@ -136,4 +145,65 @@ func TestClientsOfJava(t *testing.T) {
 		checks, _ := l.findings()
 		require.Empty(l, checks)
 	})
+}
+
+// TestDoctorOfAMixedRedis has three Redisson versions that read each other's members and two Go processes use the same
+// limiters of one server. The doctor has nothing to complain of, meanwhile and afterwards: what it found would be noise to
+// somebody on call.
+func TestDoctorOfAMixedRedis(t *testing.T) {
+	t.Parallel()
+	during := time.Duration(redistest.Cases(10, 60)) * time.Second
+	server := redistest.Start(t, "--appendonly", "yes")
+	rdb := server.Client(t)
+	client := clienttest.New(t, rdb)
+	defer client.Close()
+	limiters := map[string]ratelimiter.Rate{
+		"orders:create": {Permits: 50, Interval: time.Second},
+		"mail":          {Permits: 40, Interval: 5 * time.Second, KeepAlive: time.Minute},
+		"export":        {Permits: 2000, Interval: 10 * time.Second},
+		"users":         {Type: ratelimiter.PerClient, Permits: 10, Interval: time.Second},
+		"seldom":        {Permits: 5, Interval: time.Hour},
+	}
+	for name, rate := range limiters {
+		require.NoError(t, client.RateLimiter(name).SetRate(t.Context(), rate))
+	}
+	var java []*pending
+	for _, version := range []string{"3.34.1", "3.52.0", "4.7.0"} {
+		p := startPeer(t, listed(t, version), server.Addr())
+		for name := range limiters {
+			java = append(java, p.begin("hammer", name, 2, during, "1,1,3", "wait:200", 5))
+		}
+	}
+	load := &worker.Load{Addr: server.Addr(), Limiters: slices.Collect(maps.Keys(limiters)), Mix: []int64{1, 1, 3},
+		Modes: []string{"try", "wait:200ms"}, Pause: 5 * time.Millisecond, During: during}
+	workers, begun := worker.Start(t, load, load), time.Now()
+
+	healthy := func(when string) {
+		t.Helper()
+		d := &doctor.Doctor{Survey: survey.New(rdb)}
+		r := redistest.Must(d.All(t.Context(), survey.Query{}, 100, nil))(t)
+		require.Equal(t, len(limiters), r.Limiters)
+		for name := range limiters {
+			r.Add(redistest.Must(d.Limiter(t.Context(), name))(t))
+		}
+		for _, f := range r.Findings {
+			require.Equal(t, doctor.Info, f.Severity, "%s: %+v", when, f)
+		}
+	}
+	for time.Since(begun) < during {
+		time.Sleep(3 * time.Second)
+		healthy("in use")
+	}
+	for _, call := range java {
+		redistest.Must(call.wait(during + callLimit))(t)
+	}
+	for _, w := range workers {
+		tallies := map[string]*worker.Tally{}
+		require.NoError(t, w.Result(&tallies))
+		for name, tally := range tallies {
+			require.Empty(t, tally.Errors, name)
+			require.NotZero(t, tally.Granted+tally.Rejected, name)
+		}
+	}
+	healthy("afterwards")
 }

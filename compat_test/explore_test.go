@@ -18,6 +18,7 @@ import (
 // TestEveryOrderBesideRedisson makes every order of a few steps of two processes of this package and of the script that
 // Redisson sends, which package explore otherwise has a model of. Members are those of 3.17 and later.
 func TestEveryOrderBesideRedisson(t *testing.T) {
+	t.Parallel()
 	redistest.NoRace(t, "each world belongs to one goroutine")
 	eachVersion(t, func(t testing.TB, v version) {
 		acquire := captureScripts(t, v)["tryAcquire"]

@@ -143,7 +143,7 @@ func (j guavaJar) say(t *testing.T, lines string) []string {
 		"com.google.common.util.concurrent.GuavaPeer")
 	cmd := exec.CommandContext(ctx, "java", args...)
 	var stdout bytes.Buffer
-	stderr := &tail{}
+	stderr := new(redistest.Log)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(lines), &stdout, stderr
 	require.NoError(t, cmd.Run(), "Guava %s: %s", j.version, stderr)
 	answers := strings.Split(strings.TrimSuffix(stdout.String(), "\n"), "\n")

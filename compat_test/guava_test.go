@@ -19,7 +19,7 @@ import (
 
 const (
 	// guavaRequests is the number of requests that a run compares, unless RATELIMITER_COMPAT_OPS is set.
-	guavaRequests = 150_000
+	guavaRequests = 60_000
 	// guavaShared is such that one play in guavaShared is also played to a shared limiter. It is even, so that these
 	// are plays that begin with all that can be stored.
 	guavaShared = 6
@@ -29,6 +29,7 @@ const (
 // compares the replies: the same grants and rejections, and the same waits, with no tolerance. Guava's setRate is left
 // out, because with us a limiter with other numbers is another limiter.
 func TestDifferentialGuava(t *testing.T) {
+	t.Parallel()
 	seed, requests := newTwinSeed(t), comparedOperations(t, guavaRequests)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
 	began := time.Now()
@@ -68,6 +69,15 @@ func TestDifferentialGuava(t *testing.T) {
 		}
 	}
 	t.Logf("in %v", time.Since(began).Round(time.Millisecond))
+}
+
+// TestGuavaDefaults checks that the numbers of the comparison are those with which RateLimiter.create makes a
+// limiter.
+func TestGuavaDefaults(t *testing.T) {
+	t.Parallel()
+	for _, j := range guavaJars(t) {
+		require.Equal(t, []string{"1.0 3.0"}, j.say(t, "defaults\n"), "Guava %s: a burst of a second, a cold factor of 3", j.version)
+	}
 }
 
 // guavaSides holds plays together with our replies.

@@ -31,6 +31,7 @@ func (j judged) requireRejected(t *testing.T) {
 // and that its histories are rejected. With no reply lost they are accepted, so the lost replies are what the checker
 // finds.
 func TestHistoryOfRedisson(t *testing.T) {
+	t.Parallel()
 	plan := historyPlan{n: 100, interval: time.Hour, jar: newJar(t, newestListed()), settle: (*history).settle}
 	plan.play = func(h *history, rng *rand.Rand, client int) {
 		permits, bits := 1+rng.Int64N(4), rng.Uint64()
@@ -53,40 +54,40 @@ func TestHistoryOfRedisson(t *testing.T) {
 	require.Greater(t, leaked, plan.n/2)
 }
 
-// TestHistoryGrantsTwice checks that a limiter is rejected that takes a request sent again for a new one.
-func TestHistoryGrantsTwice(t *testing.T) {
-	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
-	plan.play = func(h *history, rng *rand.Rand, client int) {
-		permits := 1 + rng.Int64N(4)
-		h.take(client, permits, func() (bool, time.Time, error) {
-			if rng.IntN(5) == 0 {
-				r, err := h.limiters[client].Allow(h.Context(), permits)
-				if err != nil {
-					return false, time.Time{}, err
-				}
-				if r.Granted {
-					h.faults.Add(1)
-				}
-			}
-			r, err := h.limiters[client].Allow(h.Context(), permits)
-			return r.Granted, r.Time, err
+// TestHistoryOfWrongLimiters checks that limiters are rejected that take a request sent again for a new one, or that tell two
+// callers of one grant, also where the model has to count by instants.
+func TestHistoryOfWrongLimiters(t *testing.T) {
+	for name, c := range map[string]struct {
+		interval time.Duration
+		play     func(h *history, rng *rand.Rand, client int)
+	}{
+		"grants twice":                   {time.Hour, (*history).grantTwice},
+		"tells twice":                    {time.Hour, func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 4) }},
+		"tells twice, and grants expire": {time.Minute, func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 1) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			historyPlan{n: 60, interval: c.interval, settle: (*history).settle, play: c.play}.run(t).requireRejected(t)
 		})
 	}
-	plan.run(t).requireRejected(t)
 }
 
-// TestHistoryTellsTwice checks that a limiter is rejected that tells two callers of one grant.
-func TestHistoryTellsTwice(t *testing.T) {
-	plan := historyPlan{n: 60, interval: time.Hour, settle: (*history).settle}
-	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 4) }
-	plan.run(t).requireRejected(t)
-}
-
-// TestHistoryExpiresTellsTwice checks the same where the model has to count by instants.
-func TestHistoryExpiresTellsTwice(t *testing.T) {
-	plan := historyPlan{n: 60, interval: time.Minute, settle: (*history).settle}
-	plan.play = func(h *history, rng *rand.Rand, client int) { h.tellTwice(rng, client, 1) }
-	plan.run(t).requireRejected(t)
+// grantTwice grants one request in five twice, and tells of one grant.
+func (h *history) grantTwice(rng *rand.Rand, client int) {
+	permits := 1 + rng.Int64N(4)
+	h.take(client, permits, func() (bool, time.Time, error) {
+		if rng.IntN(5) == 0 {
+			r, err := h.limiters[client].Allow(h.Context(), permits)
+			if err != nil {
+				return false, time.Time{}, err
+			}
+			if r.Granted {
+				h.faults.Add(1)
+			}
+		}
+		r, err := h.limiters[client].Allow(h.Context(), permits)
+		return r.Granted, r.Time, err
+	})
 }
 
 // tellTwice reports one rejected request in every so many as granted.

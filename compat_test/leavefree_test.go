@@ -13,7 +13,8 @@ import (
 // TestLowerClassBesideJava checks that a lower class leaves its permits to every Redisson, which need not know of it: a Java
 // caller gets them, Java's permits count for the class, and the wait that it is told is that until enough of Java's are back.
 func TestLowerClassBesideJava(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		const rate, free, interval = 10, 3, 3 * time.Second
 		l := newTrouble(tb, v).another(rate, interval)
 		low := l.limiter.LeaveFree(free, time.Hour)

@@ -4,11 +4,11 @@ package compat_test
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strings"
+	"net"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -22,56 +22,15 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A loser draws which replies of scripts are lost: one in so many, and now and then a request. A seed repeats the
-// order of the draws, but not which request gets which draw.
-type loser struct {
-	mu    sync.Mutex
-	rng   *rand.Rand
-	share float64
-	most  int // losses of one request, however often it is sent; any further attempt gets its reply
-	lost  map[string]int
-
-	doubles bool // nothing is lost; requests reach Redis twice
-}
-
-func newLoser(seed uint64, share float64, most int) *loser {
-	return &loser{rng: rand.New(rand.NewPCG(seed, 1)), share: share, most: most, lost: map[string]int{}}
-}
-
-func (l *loser) judge(words []string) (f redistest.Fault) {
-	if !strings.HasPrefix(strings.ToLower(words[0]), "eval") {
-		return f
-	}
-	// Our acquire sets a flag when it is sent again, and keeps its member. Everything else is repeated byte for byte.
-	request := strings.Join(words, "\x00")
-	if len(words) > 9 && (len(words[9]) == 20 || len(words[9]) == 21) && words[2] == "3" {
-		request = words[9]
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.lost[request] >= l.most || l.rng.Float64() >= l.share {
-		return f
-	}
-	if l.doubles {
-		f.Twice = true
-		return f
-	}
-	l.lost[request]++
-	f.Lose, f.Reset = redistest.LoseReply, l.rng.IntN(2) == 0
-	if l.rng.IntN(20) == 0 {
-		f.Lose = redistest.LoseRequest
-	}
-	return f
-}
-
 // A lossy is a set of limiters on a Redis whose replies are lost, with what the callers were told.
 type lossy struct {
 	testing.TB
-	past     redis.UniversalClient   // no reply is lost here
-	through  []redis.UniversalClient // one for each client
-	ids      []string
-	proxies  []*redistest.Proxy
-	limiters []*lossyLimiter
+	past    redis.UniversalClient   // no reply is lost here
+	through []redis.UniversalClient // one for each client
+	ids     []string
+	proxies []*redistest.Proxy
+	seen    ledgers
+	groups  [][]*lossyLimiter // which are asked for together, or one by one
 }
 
 type lossyLimiter struct {
@@ -85,31 +44,66 @@ type lossyLimiter struct {
 // sent again: otherwise what its first attempt was granted would be back before the second attempt.
 const (
 	lossyLong  = time.Hour
-	lossyShort = 600 * time.Millisecond
+	lossyShort = 9 * time.Second
 	lossyMost  = 2
 )
 
-// newLossy makes two limiters of each kind. The permits of the long ones are used up in the course of the run, so
-// that rejections are lost as well.
-func newLossy(t testing.TB, past redis.UniversalClient, through []redis.UniversalClient, proxies []*redistest.Proxy, long int64) *lossy {
-	t.Helper()
-	w := &lossy{TB: t, past: past, through: through, proxies: proxies}
-	for i := range through {
+// fill makes groups of three limiters each. Some have limiters whose permits are used up in the course of the run, so that
+// rejections are lost as well and the others must keep nothing; some have short limiters, and some limiters of both types.
+// Each kind also has a group whose callers give up.
+func (w *lossy) fill(long int64) *lossy {
+	w.Helper()
+	for i := range w.through {
 		w.ids = append(w.ids, fmt.Sprintf("client-%d", i))
 	}
-	name := redistest.Key(t)
-	for i := range 16 {
-		l := &lossyLimiter{name: fmt.Sprintf("%s%d", name, i), timed: i&4 != 0}
-		l.told = make([]atomic.Int64, len(through))
-		l.rate = ratelimiter.Rate{Type: ratelimiter.RateType(i & 1), Permits: 90, Interval: lossyShort}
-		if i&2 != 0 {
-			l.rate.Permits, l.rate.Interval = long, lossyLong
-			if l.rate.Type == ratelimiter.PerClient {
-				l.rate.Permits = long / int64(len(through))
+	const o, p = ratelimiter.Overall, ratelimiter.PerClient
+	for _, timed := range []bool{false, true} {
+		for _, rates := range [][]ratelimiter.Rate{
+			{{Type: o, Permits: long, Interval: lossyLong}, {Type: o, Permits: 1e6, Interval: lossyLong}, {Type: p, Permits: 1e6, Interval: lossyLong}},
+			{{Type: o, Permits: 540, Interval: lossyShort}, {Type: o, Permits: 720, Interval: lossyShort}, {Type: p, Permits: 230, Interval: lossyShort}},
+			{{Type: o, Permits: 1e6, Interval: lossyLong}, {Type: o, Permits: 540, Interval: lossyShort}, {Type: p, Permits: long, Interval: lossyLong}},
+		} {
+			var group []*lossyLimiter
+			for _, rate := range rates {
+				l := &lossyLimiter{name: redistest.Key(w), rate: rate, timed: timed, told: make([]atomic.Int64, len(w.through))}
+				require.True(w, redistest.Must(clienttest.New(w, w.past).RateLimiter(l.name).TrySetRate(w.Context(), rate))(w))
+				group = append(group, l)
 			}
+			w.groups = append(w.groups, group)
 		}
-		require.True(t, redistest.Must(clienttest.New(t, past).RateLimiter(l.name).TrySetRate(t.Context(), l.rate))(t))
-		w.limiters = append(w.limiters, l)
+	}
+	return w
+}
+
+// onServer and onCluster return a lossy with that many clients of go-redis, whose default is three retries.
+func onServer(t testing.TB, clients int) *lossy {
+	t.Helper()
+	server := redistest.Start(t)
+	p := redistest.StartProxy(t, server.Addr())
+	w := &lossy{TB: t, past: server.Client(t), proxies: []*redistest.Proxy{p}, seen: ledgers{startLedger(t, server.Client(t))}}
+	for range clients {
+		rdb := server.Client(t, func(o *redis.Options) { o.Addr = p.Addr() })
+		require.Equal(t, 3, rdb.Options().MaxRetries)
+		w.through = append(w.through, rdb)
+	}
+	return w
+}
+
+func onCluster(t testing.TB, clients int) *lossy {
+	t.Helper()
+	cluster := redistest.StartCluster(t)
+	w, byAddr := &lossy{TB: t, past: cluster.Client(t)}, map[string]*redistest.Proxy{}
+	for _, node := range cluster.Nodes() {
+		byAddr[node.Addr()] = redistest.StartProxy(t, node.Addr())
+		w.proxies, w.seen = append(w.proxies, byAddr[node.Addr()]), append(w.seen, startLedger(t, node.Client(t)))
+	}
+	for range clients {
+		// The nodes report their own addresses, whatever address a client dialled.
+		w.through = append(w.through, cluster.Client(t, func(o *redis.ClusterOptions) {
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				return new(net.Dialer).DialContext(ctx, network, byAddr[addr].Addr())
+			}
+		}))
 	}
 	return w
 }
@@ -121,32 +115,43 @@ func (w *lossy) lost() (n int) {
 	return n
 }
 
-// A taker acquires from one limiter as one client.
-type taker func(ctx context.Context, rng *rand.Rand, l *lossyLimiter, client int, permits int64) (bool, error)
+// A taker acquires permits of one limiter, or of all of several, as one client.
+type taker func(ctx context.Context, rng *rand.Rand, client int, of []*lossyLimiter, permits []int64) (bool, error)
 
-// run runs two callers of each client on each limiter until the given number of replies are lost.
-func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
+// run runs callers of each client on each group until the given number of replies are lost. With lists, half of the calls
+// are for all limiters of the group, in any order.
+func (w *lossy) run(seed uint64, goal int, lists bool, take taker) *loser {
 	w.Helper()
+	losers := newLoser(seed, 0.5)
 	for _, p := range w.proxies {
 		p.Judge(losers.judge)
 	}
-	ctx, cancel := context.WithTimeout(w.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(w.Context(), 3*time.Minute)
 	defer cancel()
 	var callers sync.WaitGroup
 	var faults atomic.Int64
-	for i := range 2 * len(w.through) * len(w.limiters) {
-		client, l := i/2%len(w.through), w.limiters[i/2/len(w.through)]
+	for i := range 4 * len(w.through) * len(w.groups) {
+		client, group := i%len(w.through), w.groups[i/len(w.through)%len(w.groups)]
 		rng := rand.New(rand.NewPCG(seed, uint64(i)+2))
 		callers.Go(func() {
 			for w.lost() < goal && faults.Load() < 10 {
-				permits, began := 1+rng.Int64N(5), time.Now()
-				switch granted, err := take(ctx, rng, l, client, permits); {
+				of, permits, began := slices.Clone(group), []int64(nil), time.Now()
+				rng.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+				if !lists || rng.IntN(2) == 0 {
+					of = of[:1]
+				}
+				for range of {
+					permits = append(permits, 1+rng.Int64N(5))
+				}
+				switch granted, err := take(ctx, rng, client, of, permits); {
 				case err == nil && granted:
-					l.told[client].Add(permits)
-				case l.timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
+					for i, l := range of {
+						l.told[client].Add(permits[i])
+					}
+				case of[0].timed && errors.Is(err, ratelimiter.ErrUnavailable): // its time was up first
 				case err != nil: // the last attempt always gets a reply
 					faults.Add(1)
-					w.Errorf("%s: after %v: %v", l.name, time.Since(began), err)
+					w.Errorf("%s: after %v: %v", of[0].name, time.Since(began), err)
 				}
 			}
 		})
@@ -154,6 +159,51 @@ func (w *lossy) run(seed uint64, goal int, losers *loser, take taker) {
 	callers.Wait()
 	for _, p := range w.proxies {
 		p.Judge(nil)
+		require.NotZero(w, p.Counts().LostReplies, "limiters are on all nodes")
+	}
+	w.Logf("RATELIMITER_COMPAT_SEED=%d: %d replies lost, %d of them of lists; the longest sending took %v", seed, w.lost(), losers.lists,
+		losers.slowest.Round(time.Millisecond))
+	return losers
+}
+
+// ours returns a taker that uses every way to acquire.
+func (w *lossy) ours() taker {
+	clients := make([]*ratelimiter.Client, len(w.through))
+	for i, rdb := range w.through {
+		clients[i] = clienttest.New(w, rdb, ratelimiter.WithClientID(w.ids[i]))
+		w.Cleanup(func() { _ = clients[i].Close() })
+	}
+	return func(ctx context.Context, rng *rand.Rand, client int, of []*lossyLimiter, permits []int64) (bool, error) {
+		c, way, timeout := clients[client], rng.IntN(4), time.Duration(0)
+		if way >= 2 && of[0].timed {
+			timeout = time.Duration(1+rng.IntN(30)) * time.Millisecond
+		}
+		// None waits for permits that come back in an hour.
+		waits := way == 0 && !of[0].timed && !slices.ContainsFunc(of, func(l *lossyLimiter) bool { return l.rate.Interval == lossyLong })
+		limiter := c.RateLimiter(of[0].name)
+		if len(of) == 1 {
+			switch {
+			case waits:
+				return true, limiter.Acquire(ctx, permits[0])
+			case way > 0:
+				return limiter.TryAcquire(ctx, permits[0], timeout)
+			}
+			r, err := limiter.Allow(ctx, permits[0])
+			return r.Granted, err
+		}
+		var demands []ratelimiter.Demand
+		for i, l := range of {
+			demands = append(demands, ratelimiter.Demand{Limiter: c.RateLimiter(l.name), Permits: permits[i]})
+		}
+		if waits {
+			r, err := c.AcquireAll(ctx, demands...)
+			return r.Granted, err
+		}
+		r, err := c.TryAcquireAll(ctx, timeout, demands...)
+		if err == nil && !r.Granted && (r.Limiter == nil || r.Wait <= 0 && timeout == 0) {
+			err = fmt.Errorf("rejected by nobody: %+v", r)
+		}
+		return r.Granted, err
 	}
 }
 
@@ -167,15 +217,14 @@ type holding struct {
 
 func (w *lossy) holdings() (all []holding) {
 	w.Helper()
-	for _, l := range w.limiters {
+	for _, l := range slices.Concat(w.groups...) {
 		for client, id := range w.ids {
 			mine := clienttest.New(w, w.past, ratelimiter.WithClientID(id)).RateLimiter(l.name)
 			if l.rate.Type == ratelimiter.PerClient || client == 0 {
 				s := redistest.Must(mine.Inspect(w.Context()))(w)
 				all = append(all, holding{lossyLimiter: l, mine: mine, value: s.ValueKey, permits: s.PermitsKey})
 			}
-			h := &all[len(all)-1]
-			h.toldSum += l.told[client].Load()
+			all[len(all)-1].toldSum += l.told[client].Load()
 		}
 	}
 	return all
@@ -186,16 +235,40 @@ func (w *lossy) state(h holding) (value, used int64) {
 	w.Helper()
 	var get *redis.StringCmd
 	var set *redis.StringSliceCmd
-	_, err := w.past.TxPipelined(w.Context(), func(pipe redis.Pipeliner) error {
+	redistest.Must(w.past.TxPipelined(w.Context(), func(pipe redis.Pipeliner) error {
 		get, set = pipe.Get(w.Context(), h.value), pipe.ZRange(w.Context(), h.permits, 0, -1)
 		return nil
-	})
-	require.NoError(w, err, h.value)
-	value = redistest.Must(get.Int64())(w)
+	}))(w)
 	for _, m := range set.Val() {
-		used += int64(binary.LittleEndian.Uint32([]byte(m[len(m)-4:])))
+		used += permitsOfMember(m)
 	}
-	return value, used
+	return redistest.Must(get.Int64())(w), used
+}
+
+// requireAtMostOnce checks, after all callers have returned, that no permit was taken twice or lost. Each member in
+// the sets stands for permits that callers were told of, and for no others; value and the members add up to the rate;
+// and one interval later the whole rate is free again.
+func (w *lossy) requireAtMostOnce() {
+	w.Helper()
+	for _, h := range w.holdings() {
+		require.NotZero(w, h.toldSum, h.permits)
+		want := h.rate.Permits // an interval later
+		if h.rate.Interval == lossyLong {
+			want -= h.toldSum
+		}
+		var free, value, used int64
+		eventually(lossyShort+callLimit, func() bool { // grants of callers that gave up are refunded in the background
+			free = redistest.Must(h.mine.AvailablePermits(w.Context()))(w)
+			value, used = w.state(h)
+			return free == want && value+used == h.rate.Permits
+		})
+		require.Equal(w, want, free, "%s: callers were told of %d", h.permits, h.toldSum)
+		require.Equal(w, h.rate.Permits, value+used, "%s: value %d, used %d", h.permits, value, used)
+		if grants := w.seen.at(h.permits); h.rate.Interval == lossyShort && !h.timed {
+			require.Equal(w, h.toldSum, permitsIn(grants), "%s: told of, and granted", h.permits)
+			require.LessOrEqual(always(w), fullest(grants, h.rate.Interval, byScore), h.rate.Permits, "%s: a window", h.permits)
+		}
+	}
 }
 
 // eventually does what require.Eventually does, but in the goroutine of its caller, for conditions that may call FailNow.

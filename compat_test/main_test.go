@@ -16,13 +16,12 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
 func TestMain(m *testing.M) {
-	work() // does not return in a process that a test started
+	worker.Main(&worker.Load{}, &outboundPlan{}) // does not return in a process that a test started
 	flag.Parse()
 	if os.Getenv("RATELIMITER_LANE") == "" {
 		// Redisson needs a real server. With RATELIMITER_LANE=valkey the tests run on Valkey.
@@ -49,24 +48,24 @@ func prepared() (err error) {
 
 // fleet holds one peer for each version, started at its first use, on the server that the tests share. Tests that use
 // it use their own keys.
-var fleet = &shared{peers: map[string]*peer{}}
+var fleet shared
 
-type shared struct {
-	mu    sync.Mutex
-	peers map[string]*peer
+type shared struct{ peers sync.Map } // *fleetPeer by version
+
+type fleetPeer struct {
+	sync.Mutex
+	*peer
 }
 
 func (f *shared) peer(t testing.TB, v version) *peer {
 	t.Helper()
 	addr := redistest.Client(t).Options().Addr
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	p := f.peers[v.name]
-	if p == nil || p.ended() {
-		var err error
-		p, err = newPeer(v, addr)
-		require.NoError(t, err)
-		f.peers[v.name] = p
+	entry, _ := f.peers.LoadOrStore(v.name, &fleetPeer{})
+	p := entry.(*fleetPeer)
+	p.Lock()
+	defer p.Unlock()
+	if p.peer == nil || p.ended() {
+		p.peer = redistest.Must(newPeer(v, addr))(t)
 	}
-	return p
+	return p.peer
 }

@@ -5,6 +5,7 @@ package compat_test
 import (
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,8 +19,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// atOnce is the number of scenarios that run at once. They sleep most of the time, but their waits are compared.
-const atOnce = 8
+// atOnce is the number of scenarios that run at once, of all versions. They sleep most of the time, but their waits are
+// compared.
+const atOnce = 24
 
 // A direction tells which side acts and which observes.
 type direction string
@@ -29,12 +31,13 @@ const (
 	goToJava direction = "Go→Java"
 )
 
-// TestMatrix runs every scenario with every version, in both directions and for both types, on two limiters in
+// TestMatrix runs every scenario with a version of each family, or with every version, in both directions and for both types, on two limiters in
 // lockstep: on one the two sides work together, on the other Redisson works alone. After each step it compares the
 // replies and what Redis holds. Every difference must be in the closed list of differences_test.go, with its reason.
 func TestMatrix(t *testing.T) {
 	found := &results{cells: map[cell][]string{}, steps: &compared}
-	eachVersion(t, func(t testing.TB, v version) {
+	slots := make(chan struct{}, atOnce)
+	versionsAbreast(t, func(t testing.TB, v version) {
 		m := matrix{version: v, java: fleet.peer(t, v), newest: fleet.peer(t, newestListed()), rdb: redistest.Client(t)}
 		m.prefix = redistest.Key(t)
 		for range 20 { // a JVM's first calls take longer, and elapsed times are compared
@@ -42,13 +45,13 @@ func TestMatrix(t *testing.T) {
 			_, _ = m.java.call("acquire", m.prefix, 1)
 		}
 		var running sync.WaitGroup
-		slots := make(chan struct{}, atOnce)
-		for _, typ := range []string{"OVERALL", "PER_CLIENT"} {
+		defer running.Wait()
+		for _, typ := range []string{overall, perClient} {
 			for _, s := range scenarios() {
 				for _, d := range []direction{javaToGo, goToJava} {
 					slots <- struct{}{}
 					running.Go(func() {
-						defer func() { <-slots; caught(recover()) }()
+						defer func() { <-slots }()
 						for operation, ids := range m.judged(t, s, d, typ) {
 							found.add(cell{v.name, operation, d, typ}, ids)
 						}
@@ -56,8 +59,7 @@ func TestMatrix(t *testing.T) {
 				}
 			}
 		}
-		running.Wait()
-	})
+	}, func(v version) bool { return family(v) || os.Getenv(reportEnv) != "" })
 	found.judge(t)
 }
 
@@ -253,7 +255,7 @@ func (m matrix) step(t testing.TB, phase string, st step, names [2]string, toget
 		late.busy += max(elapsed[0], elapsed[1])
 	}
 	reading := time.Now()
-	a, b := m.snapshot(t, names[0]), m.snapshot(t, names[1])
+	a, b := m.snapshots(t, names)
 	late.reading = time.Since(reading)
 	late.busy += late.reading
 	var out []difference
@@ -296,37 +298,18 @@ func same(what, a, b string, late slack) bool {
 	return errA == nil && errB == nil && na > 0 && nb > 0 && max(na-nb, nb-na) <= late.ms()
 }
 
-// snapshot returns all that Redis holds of a limiter: "hash FIELD", "value", "permits used", "permits members" and
-// the TTL of each, with " of CLIENT" for client keys.
-func (m matrix) snapshot(t testing.TB, name string) map[string]string {
+// snapshots returns all that Redis holds of two limiters: "hash FIELD", "value", "permits used", "permits members" and the
+// TTL of each, with " of client" and " of newest" for the keys of these clients.
+func (m matrix) snapshots(t testing.TB, names [2]string) (a, b map[string]string) {
 	t.Helper()
-	ctx := t.Context()
-	out := map[string]string{}
-	ttl := func(what, key string) {
-		out[what+" ttl"] = "none"
-		if d := m.rdb.PTTL(ctx, key).Val(); d > 0 {
-			out[what+" ttl"] = strconv.FormatInt(d.Milliseconds(), 10)
-		}
+	pipe, looks := m.rdb.Pipeline(), [2]*redis.Cmd{}
+	for i, name := range names {
+		looks[i] = twinLook.Eval(t.Context(), pipe, twinKeys(name, [2]string{m.java.id, m.newest.id}))
 	}
-	if hash := m.rdb.HGetAll(ctx, name).Val(); len(hash) > 0 {
-		for field, value := range hash {
-			out["hash "+field] = value
-		}
-		ttl("hash", name)
+	_, _ = pipe.Exec(t.Context()) // each command has its own error
+	var out [2]map[string]string
+	for i := range looks {
+		out[i] = redistest.Must(parseState(looks[i]))(t).byName(m.java != m.newest)
 	}
-	for _, who := range []struct{ suffix, of string }{{"", ""}, {":" + m.java.id, " of client"}, {":" + m.newest.id, " of newest"}} {
-		if who.of == " of newest" && m.newest == m.java {
-			continue
-		}
-		if key := "{" + name + "}:value" + who.suffix; m.rdb.Exists(ctx, key).Val() == 1 {
-			out["value"+who.of] = m.rdb.Get(ctx, key).Val()
-			ttl("value"+who.of, key)
-		}
-		if key := "{" + name + "}:permits" + who.suffix; m.rdb.Exists(ctx, key).Val() == 1 {
-			out["permits"+who.of+" used"] = strconv.FormatInt(used(t, m.rdb, key), 10)
-			out["permits"+who.of+" members"] = strconv.FormatInt(m.rdb.ZCard(ctx, key).Val(), 10)
-			ttl("permits"+who.of, key)
-		}
-	}
-	return out
+	return out[0], out[1]
 }

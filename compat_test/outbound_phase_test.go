@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
 // An outbound is what the phases share: a Redis, the ledger of its grants, and a JVM.
@@ -28,9 +29,8 @@ type outbound struct {
 
 func startOutbound(t *testing.T) *outbound {
 	o := &outbound{server: redistest.Start(t, "--appendonly", "yes")}
-	o.seen = startLedger(t, o.server.Addr())
-	i := slices.IndexFunc(allVersions, func(v version) bool { return v.name == "4.7.0" })
-	o.java = startPeer(t, allVersions[i], o.server.Addr())
+	o.seen = startLedger(t, o.server.Client(t))
+	o.java = startPeer(t, listed(t, "4.7.0"), o.server.Addr())
 	return o
 }
 
@@ -69,20 +69,20 @@ func (p *phase) permitsOfRobot() string {
 // starts starts the load of the Go processes and, if they use the profile, that of Java.
 func (p *phase) starts(plain bool) {
 	p.Helper()
-	all := make([]*worker, goProcesses)
-	for i := range all {
-		all[i] = startWorker(p, "outbound", &outboundPlan{
+	var all []worker.Plan
+	for i := range goProcesses {
+		all = append(all, &outboundPlan{
 			Addr: p.outbound.server.Addr(), URL: p.gateway.url, Name: fmt.Sprint("go-", i), App: p.app, Robot: "robot-" + p.app,
 			Goroutines: goGoroutines, During: p.during, Plain: plain,
 			Permits: apiRate - p.headRoom,
 		})
 	}
+	workers := worker.Start(p, all...)
 	p.began = time.Now()
-	for _, w := range all {
-		w.begin()
+	for _, w := range workers {
 		p.running.Go(func() {
 			var tally outboundTally
-			if err := w.result(&tally); err != nil {
+			if err := w.Result(&tally); err != nil {
 				p.Errorf("a Go process: %v", err)
 			}
 			p.mu.Lock()
@@ -193,7 +193,7 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 // call.
 func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {
 	p.Helper()
-	grants := p.outbound.seen.at(p.outbound.server.Client(p), key)
+	grants := p.outbound.seen.at(key)
 	slices.SortFunc(grants, func(a, b entry) int { return b.at.Compare(a.at) })
 	calls := p.gateway.calls(func(a arrival) bool { return want(a) && !a.at.After(until) })
 	calls = calls[max(0, len(calls)-rate-1):]

@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"testing"
 	"time"
@@ -36,6 +35,7 @@ const (
 // Redisson 4.7.0 call one API of a gateway that punishes as DingTalk does, over HTTP, as fast as their limiters
 // allow. Java knows the limiters and nothing else.
 func TestOutbound(t *testing.T) {
+	t.Parallel()
 	o := startOutbound(t)
 	t.Run("with the profile", o.profile)
 	t.Run("without", o.plain)
@@ -47,7 +47,7 @@ func TestOutbound(t *testing.T) {
 // minute if RATELIMITER_COMPAT_LONG is set.
 func (o *outbound) profile(t *testing.T) {
 	during := 14 * time.Second
-	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
+	if longForm() {
 		during = 31 * time.Second
 	}
 	p := o.phase(t, during)
@@ -129,7 +129,7 @@ func (o *outbound) ban(t *testing.T) {
 	t.Logf("the ban was known after %v; calls until then %d, in flight at that moment %d, later ones %d; the first call %v after its "+
 		"end, %d in the %v that follow, %d of them Java's; %d penalties in all", known.Sub(ban.Start), until, flying, later,
 		after[0].at.Sub(ban.Until), len(after), after[len(after)-1].at.Sub(ban.Until), len(javaAfter), ledger.Total.Penalties)
-	for _, e := range o.seen.at(o.server.Client(t), p.permitsOfAddress()) {
+	for _, e := range o.seen.at(p.permitsOfAddress()) {
 		require.False(t, e.at.After(known) && e.at.Before(told[0].Until), "Redis granted a call %v after it was told", e.at.Sub(known))
 	}
 	require.Zero(t, later)
@@ -157,7 +157,7 @@ func (o *outbound) redisAway(t *testing.T) {
 	o.server.Restart()
 	back := time.Now()
 	o.seen.attach()
-	o.seen.reconcile(o.server.Client(t), p.permitsOfApp())
+	o.seen.reconcile(p.permitsOfApp())
 	ledger := p.wait()
 
 	first := func(want func(arrival) bool) string {

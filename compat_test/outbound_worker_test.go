@@ -46,7 +46,6 @@ type outboundTally struct {
 	Answers int64            // responses received
 	Errors  map[string]int64 // what callers got instead, by text
 	Events  []outboundEvent  // the notable events, by time
-	Counts  map[httplimit.EventKind]int64
 }
 
 type outboundEvent struct {
@@ -58,9 +57,10 @@ type outboundEvent struct {
 	Err     string
 }
 
-func (p *outboundPlan) run() any {
+// Run returns an outboundTally.
+func (p *outboundPlan) Run() any {
 	redis.SetLogger(silent{}) // one of the phases is about a Redis that is down
-	tally := &outboundTally{Errors: map[string]int64{}, Counts: map[httplimit.EventKind]int64{}}
+	tally := &outboundTally{Errors: map[string]int64{}}
 	var mu sync.Mutex
 	base := stamped{&http.Transport{MaxIdleConnsPerHost: p.Goroutines + 1}, p.Name}
 	client := &http.Client{Transport: base}
@@ -73,7 +73,6 @@ func (p *outboundPlan) run() any {
 			httplimit.WithProfile(p.profile()), httplimit.WithBase(base), httplimit.WithEvents(func(e httplimit.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				tally.Counts[e.Kind]++
 				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRejected {
 					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: string(e.Reason)}
 					if e.Err != nil {

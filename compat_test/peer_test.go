@@ -4,6 +4,7 @@ package compat_test
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ type peer struct {
 	id      string // of the Redisson client
 	cmd     *exec.Cmd
 	stdin   io.WriteCloser
-	stderr  *tail
+	stderr  *redistest.Log
 	done    chan struct{} // closed when stdout has ended
 
 	mu     sync.Mutex
@@ -80,7 +81,7 @@ func newPeer(v version, addr string, options ...string) (*peer, error) {
 	args = append(args, "-cp", classes+":"+strings.Join(v.jars, ":"), "peer.Peer", "--address", "redis://"+addr)
 	p := &peer{
 		version: v, cmd: exec.Command("java", append(args, options...)...),
-		stderr: &tail{}, done: make(chan struct{}), flying: map[string]*pending{},
+		stderr: new(redistest.Log), done: make(chan struct{}), flying: map[string]*pending{},
 	}
 	p.cmd.Stderr = p.stderr
 	var err error
@@ -231,14 +232,6 @@ func (p *peer) number(t testing.TB, operation string, args ...any) int64 {
 	return value
 }
 
-// load runs a burst or a hammer for at most limit.
-func (p *peer) load(t testing.TB, limit time.Duration, operation string, args ...any) load {
-	t.Helper()
-	text := redistest.Must(p.begin(operation, args...).wait(limit))(t)
-	l := redistest.Must(parseLoad(text))(t)
-	return l
-}
-
 func (p *peer) ended() bool {
 	select {
 	case <-p.done:
@@ -272,60 +265,33 @@ func (p *peer) kill() {
 	_ = p.cmd.Wait()
 }
 
-// A load is the reply to burst or hammer.
+// A load is the reply to hammer.
 type load struct {
-	granted, permits, rejected, errors int64
-	elapsed                            time.Duration
-	kinds                              []string // "COUNT*TEXT" for each kind of error
-	grants                             []grant  // for a hammer
+	Rejected int64
+	Errors   map[string]int64 // by their texts
+	Grants   []javaGrant      // in order of time
 }
 
-type grant struct {
-	at      time.Time // by the JVM's clock, after the reply
-	permits int64
-}
+// A javaGrant is the clock of the JVM after the reply, in ms, and the permits.
+type javaGrant [2]int64
 
-func parseLoad(text string) (load, error) {
-	var l load
-	for word := range strings.SplitSeq(text, " ") {
-		name, value, _ := strings.Cut(word, "=")
-		if name == "error" {
-			l.kinds = append(l.kinds, value)
-			continue
-		}
-		if name == "grants" {
-			for entry := range strings.SplitSeq(value, ",") {
-				if entry == "" {
-					continue
-				}
-				var at, permits int64
-				if _, err := fmt.Sscanf(entry, "%d/%d", &at, &permits); err != nil {
-					return l, fmt.Errorf("grant %q: %w", entry, err)
-				}
-				l.grants = append(l.grants, grant{time.UnixMilli(at), permits})
-			}
-			continue
-		}
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return l, fmt.Errorf("%q: %w", word, err)
-		}
-		switch name {
-		case "granted":
-			l.granted = n
-		case "permits":
-			l.permits = n
-		case "rejected":
-			l.rejected = n
-		case "errors":
-			l.errors = n
-		case "elapsed":
-			l.elapsed = time.Duration(n) * time.Millisecond
-		default:
-			return l, fmt.Errorf("unknown word %q", word)
-		}
+func (g javaGrant) at() time.Time { return time.UnixMilli(g[0]) }
+
+// permits returns the sum of what was granted.
+func (l load) permits() (sum int64) {
+	for _, g := range l.Grants {
+		sum += g[1]
 	}
-	return l, nil
+	return sum
+}
+
+// load waits for the reply to a hammer.
+func (c *pending) load(limit time.Duration) (l load, err error) {
+	text, err := c.wait(limit)
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &l)
+	}
+	return l, err
 }
 
 // escape and unescape use the peer's escapes; see java/src/main/java/peer/Peer.java.
@@ -333,48 +299,16 @@ func escape(text string) string {
 	if text == "" {
 		return "%"
 	}
-	var word strings.Builder
-	for i := range len(text) {
-		if c := text[i]; c <= ' ' || c == '%' || c == 0x7f {
-			fmt.Fprintf(&word, "%%%02X", c)
-		} else {
-			word.WriteByte(c)
-		}
-	}
-	return word.String()
+	return url.QueryEscape(text)
 }
 
 func unescape(word string) string {
 	if word == "%" {
 		return ""
 	}
-	text, err := url.PathUnescape(word)
+	text, err := url.QueryUnescape(word)
 	if err != nil {
 		return word
 	}
 	return text
-}
-
-// A tail keeps the end of what a JVM logged, for the message of a failure.
-type tail struct {
-	mu   sync.Mutex
-	text []byte
-}
-
-const tailSize = 32 << 10
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.text = append(t.text, p...)
-	if over := len(t.text) - tailSize; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-func (t *tail) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return string(t.text)
 }

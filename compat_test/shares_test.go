@@ -5,7 +5,7 @@ package compat_test
 import (
 	"context"
 	"fmt"
-	"os"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -96,52 +96,58 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 	}
 	callers.Wait()
 	redistest.Must(hammer.cancel())(t)
-	text := redistest.Must(hammer.wait(callLimit))(t)
-	l2 := redistest.Must(parseLoad(text))(t)
-	for _, g := range l2.grants {
-		if counts(g.at) {
+	for _, g := range redistest.Must(hammer.load(callLimit))(t).Grants {
+		if counts(g.at()) {
 			out.java++
 		}
 	}
 	return out
 }
 
-// shareVersions runs f for the article's version and for those whose timers differ.
-func shareVersions(t *testing.T, f func(t *testing.T, v version)) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, v := range allVersions {
-		switch v.name {
-		case "3.15.5", "3.34.1", "3.52.0", "4.7.0":
-			running.Go(func() { t.Run(v.name, func(t *testing.T) { f(t, v) }) })
+// contests returns what is measured: the usual one, and in the long form others, by interval, rate and time to think.
+func contests() []contest {
+	usual := contest{rate: 20, interval: time.Second, callers: 8, begin: 3 * time.Second, lasts: 11 * time.Second}
+	list := []contest{usual}
+	if longForm() {
+		for _, c := range []contest{
+			{rate: 10, interval: time.Second},
+			{rate: 100, interval: time.Second},
+			{rate: 10, interval: time.Second, think: 50 * time.Millisecond},
+			{rate: 10, interval: time.Second, think: 200 * time.Millisecond},
+			{rate: 10, interval: time.Second, timeout: 5 * time.Second},
+			{rate: 10, interval: 200 * time.Millisecond},
+			{rate: 10, interval: 100 * time.Millisecond},
+		} {
+			c.callers, c.begin, c.lasts = 8, 4*time.Second, 16*time.Second
+			list = append(list, c)
 		}
+		list = append(list, contest{rate: 100, interval: time.Second, callers: 8, reopen: 3 * time.Second, begin: 2 * time.Second, lasts: 5 * time.Second})
 	}
+	return list
 }
 
-// TestSharesBesideJava checks that each side gets a part of the permits. Redisson's threads wake late: when a caller
-// of ours always made its request at the very instant, they got only 2 %.
+// TestSharesBesideJava checks that each side gets a part of the permits, beside the article's version and those whose timers
+// differ. Redisson's threads wake late: when a caller of ours always made its request at the very instant, they got only 2 %.
 func TestSharesBesideJava(t *testing.T) {
-	shareVersions(t, func(t *testing.T, v version) {
-		c := contest{rate: 20, interval: time.Second, callers: 8, begin: 3 * time.Second, lasts: 11 * time.Second}
-		got := c.play(t, v)
-		t.Logf("%v: %+v of %.0f", c, got, c.whole())
-		// With one version after another, on a machine that did nothing else, the smaller share was 46 to 50 %, and the
-		// whole rate was used. Here four JVMs share two cores with other tests, which reduces Java's part; 27 % was
-		// seen. In virtual time TestRedissonGetsItsShare checks for 40 %, and 95 % of the rate.
-		redistest.Measured(t, got.smaller() >= .10, "%+v", got)
-		// Grants are counted when their callers are back, so a stall can move those of a moment across the end.
-		redistest.Measured(t, float64(got.all()) <= c.whole()+float64(c.rate), "%+v of %.0f", got, c.whole())
-	})
+	versionsAbreast(t, func(t testing.TB, v version) {
+		for _, c := range contests() {
+			got := c.play(t, v)
+			t.Logf("%v: %+v of %.0f: Java's share %.0f %%", c, got, c.whole(), 100*float64(got.java)/float64(max(1, got.all())))
+			// With one version after another, on a machine that did nothing else, the smaller share was 46 to 50 %, and the
+			// whole rate was used. Here four JVMs share two cores with other tests, which reduces Java's part; 27 % was
+			// seen. In virtual time TestRedissonGetsItsShare checks for 40 %, and 95 % of the rate.
+			redistest.Measured(t, got.smaller() >= .10, "%+v", got)
+			// Grants are counted when their callers are back, so a stall can move those of a moment across the end.
+			redistest.Measured(t, float64(got.all()) <= c.whole()+float64(c.rate), "%+v of %.0f", got, c.whole())
+		}
+	}, func(v version) bool { return slices.Contains([]string{"3.15.5", "3.34.1", "3.52.0", "4.7.0"}, v.name) })
 }
 
 // TestTripwireByEveryVersion checks that to a call of Redisson's the tripwire of our waiting callers is a grant that
 // has expired: the call removes it, and sees the limiter as it is.
 func TestTripwireByEveryVersion(t *testing.T) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, v := range allVersions {
-		running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersionSteadily(t, v, tripped) }) })
-	}
+	t.Parallel()
+	versionsSteadily(t, tripped)
 }
 
 func tripped(t testing.TB, v version) {
@@ -170,34 +176,4 @@ func tripped(t testing.TB, v version) {
 	planted()
 	l.java.must(t, "setRate", l.name, overall, 4, time.Hour)
 	require.NotZero(t, l.java.number(t, "availablePermits", l.name))
-}
-
-// TestSharesLong measures the shares by version, interval and think time.
-func TestSharesLong(t *testing.T) {
-	if os.Getenv("RATELIMITER_COMPAT_LONG") == "" {
-		t.Skip("RATELIMITER_COMPAT_LONG is not set")
-	}
-	for _, v := range allVersions {
-		switch v.name {
-		case "3.15.5", "3.34.1", "3.52.0", "4.7.0":
-		default:
-			continue
-		}
-		for _, c := range []contest{
-			{rate: 10, interval: time.Second},
-			{rate: 100, interval: time.Second},
-			{rate: 10, interval: time.Second, think: 50 * time.Millisecond},
-			{rate: 10, interval: time.Second, think: 200 * time.Millisecond},
-			{rate: 10, interval: time.Second, timeout: 5 * time.Second},
-			{rate: 10, interval: 200 * time.Millisecond},
-			{rate: 10, interval: 100 * time.Millisecond},
-		} {
-			c.callers, c.begin, c.lasts = 8, 4*time.Second, 16*time.Second
-			got := c.play(t, v)
-			t.Logf("%s: %v: Go %d, Java %d: Java's share %.0f %%, of the rate used %.0f %%", v, c, got.ours, got.java,
-				100*float64(got.java)/float64(got.all()), 100*float64(got.all())/c.whole())
-		}
-		c := contest{rate: 100, interval: time.Second, callers: 8, reopen: 3 * time.Second, begin: 2 * time.Second, lasts: 5 * time.Second}
-		t.Logf("%s: %v: %+v", v, c, c.play(t, v))
-	}
 }

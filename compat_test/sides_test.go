@@ -84,9 +84,15 @@ func (g goSide) do(operation, name string, args ...any) string {
 	ctx, cancel := context.WithTimeout(context.Background(), callLimit)
 	defer cancel()
 	value, err := g.call(ctx, g.client.RateLimiter(name), operation, args)
+	if err != nil {
+		return wordOf(err)
+	}
+	return value
+}
+
+// wordOf returns an error of ours in the words of both sides.
+func wordOf(err error) string {
 	switch {
-	case err == nil:
-		return value
 	case errors.Is(err, ratelimiter.ErrNotInitialized):
 		return notInitialized
 	case errors.Is(err, ratelimiter.ErrPermitsExceedRate):

@@ -4,9 +4,8 @@ package compat_test
 
 import (
 	"fmt"
-	"os"
 	"regexp"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
 const (
@@ -29,7 +29,7 @@ var soakPairs = [][]string{{"3.15.5", "3.16.3"}, {"3.20.1", "4.7.0"}}
 
 // soakDuration returns the length of a soak: a minute if RATELIMITER_COMPAT_LONG is set.
 func soakDuration() time.Duration {
-	if os.Getenv("RATELIMITER_COMPAT_LONG") != "" {
+	if longForm() {
 		return time.Minute
 	}
 	return 10 * time.Second
@@ -39,6 +39,7 @@ func soakDuration() time.Duration {
 // the callers were told is, to the permit, what Redis granted; no window holds too many permits; and afterwards all
 // permits are back.
 func TestSoak(t *testing.T) {
+	t.Parallel()
 	s := startSoak(t, false)
 	s.goes(3, soakDuration())
 	for _, l := range s.limiters {
@@ -50,7 +51,7 @@ func TestSoak(t *testing.T) {
 	for _, l := range s.limiters {
 		require.Empty(t, l.faults)
 		require.Empty(t, l.errors)
-		grants := s.seen.of(s.rdb, l.name)
+		grants := s.seen.of(l.name)
 		require.Equal(always(t), l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits, %d of them to Java", l.versions, l.told, l.byJava)
@@ -66,6 +67,7 @@ func TestSoak(t *testing.T) {
 // TestSoakRestarts checks the same while a JVM of each pair, a Go process and Redis are killed and started again.
 // Redis writes every grant before it replies (AOF, fsync always).
 func TestSoakRestarts(t *testing.T) {
+	t.Parallel()
 	s := startSoak(t, true)
 	all := soakDuration()
 	began := time.Now()
@@ -87,7 +89,7 @@ func TestSoakRestarts(t *testing.T) {
 	}
 	at(4)
 	s.killed.Store(victim, true)
-	victim.kill()
+	victim.Kill()
 	s.goes(1, left())
 	at(6)
 	missed := s.restartRedis()
@@ -95,7 +97,7 @@ func TestSoakRestarts(t *testing.T) {
 	s.wait()
 	for _, l := range s.limiters {
 		require.Empty(t, l.errors, "errors that Redis' restart does not explain")
-		grants := s.seen.of(s.rdb, l.name)
+		grants := s.seen.of(l.name)
 		require.LessOrEqual(always(t), l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits granted, callers told of %d; %d of the grants from Redis' last moment; faults %v",
@@ -116,7 +118,7 @@ type soak struct {
 	rdb      *redis.Client
 	limiters []*soakLimiter
 	running  sync.WaitGroup
-	killed   sync.Map // holds *worker
+	killed   sync.Map // holds *worker.Process
 	mu       sync.Mutex
 }
 
@@ -137,7 +139,7 @@ func startSoak(t *testing.T, durable bool) *soak {
 	s := &soak{TB: t, server: redistest.Start(t, args...)}
 	s.gate = redistest.StartProxy(t, s.server.Addr())
 	s.rdb = s.server.Client(t)
-	s.seen = startLedger(t, s.server.Addr())
+	s.seen = startLedger(t, s.rdb)
 	for i, names := range soakPairs {
 		l := &soakLimiter{name: fmt.Sprintf("soak.%d", i), versions: names, faults: map[string]int64{}, errors: map[string]int64{}}
 		s.limiters = append(s.limiters, l)
@@ -167,25 +169,21 @@ func (s *soak) jvm(v version) *peer {
 }
 
 // goes starts n Go processes.
-func (s *soak) goes(n int, during time.Duration) []*worker {
+func (s *soak) goes(n int, during time.Duration) []*worker.Process {
 	s.Helper()
-	plan := &soakPlan{
+	plan := &worker.Load{
 		Addr: s.gate.Addr(), Mix: []int64{1, 1, 2, 5}, Modes: []string{"try", "wait:2s", "block"},
 		Pause: 20 * time.Millisecond, During: during,
 	}
 	for _, l := range s.limiters {
 		plan.Limiters = append(plan.Limiters, l.name)
 	}
-	var out []*worker
-	for range n {
-		out = append(out, startWorker(s, "soak", plan))
-	}
-	for _, worker := range out {
-		worker.begin()
+	out := worker.Start(s, slices.Repeat([]worker.Plan{plan}, n)...)
+	for _, w := range out {
 		s.running.Go(func() {
-			var tallies map[string]*soakTally
-			err := worker.result(&tallies)
-			if _, killed := s.killed.Load(worker); killed {
+			var tallies map[string]*worker.Tally
+			err := w.Result(&tallies)
+			if _, killed := s.killed.Load(w); killed {
 				return
 			}
 			if err != nil {
@@ -222,26 +220,22 @@ func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 	for _, mode := range []string{"try", "wait:200", block} {
 		call := p.begin("hammer", l.name, 1, during, "1,1,2,5", mode, 20)
 		s.running.Go(func() {
-			text, err := call.wait(during + 2*callLimit)
+			told, err := call.load(during + 2*callLimit)
 			if p.ended() {
 				return
-			}
-			var told load
-			if err == nil {
-				told, err = parseLoad(text)
 			}
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			if err != nil {
 				l.errors[p.version.name+" "+mode+": "+err.Error()]++
 			}
-			l.told += told.permits
-			l.byJava += told.permits
-			for _, kind := range told.kinds {
-				if _, text, _ := strings.Cut(kind, "*"); javaFault.MatchString(text) {
-					l.faults[p.version.name+": "+text[:min(len(text), 80)]]++
+			l.told += told.permits()
+			l.byJava += told.permits()
+			for text, n := range told.Errors {
+				if javaFault.MatchString(text) {
+					l.faults[p.version.name+": "+text[:min(len(text), 80)]] += n
 				} else {
-					l.errors[p.version.name+": "+text]++
+					l.errors[p.version.name+": "+text] += n
 				}
 			}
 		})
@@ -260,7 +254,7 @@ func (s *soak) restartRedis() (missed int) {
 	s.server.Restart()
 	s.seen.attach()
 	for _, l := range s.limiters {
-		missed += s.seen.reconcile(s.rdb, "{"+l.name+"}:permits")
+		missed += s.seen.reconcile("{" + l.name + "}:permits")
 	}
 	s.gate.Admit()
 	return missed

@@ -4,7 +4,7 @@ package compat_test
 
 import (
 	"net"
-	"strconv"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,21 +15,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
+// TestEveryVersionStarts checks that each version of the matrix runs, and which release added which operation.
 func TestEveryVersionStarts(t *testing.T) {
 	require.GreaterOrEqual(t, len(allVersions), 8)
-	eachVersion(t, func(t testing.TB, v version) {
-		p := fleet.peer(t, v)
-		require.Len(t, p.id, 36)
-		require.Equal(t, p.id, p.must(t, "id"))
-		name := redistest.Key(t)
-		require.Equal(t, name, p.must(t, "getName", name))
-		now := p.number(t, "currentTimeMillis")
-		require.InDelta(t, time.Now().UnixMilli(), now, 10_000)
-	})
-}
-
-// TestOperations checks which release added which operation.
-func TestOperations(t *testing.T) {
 	brought := []struct{ since, operations string }{
 		{"3.13.4", "acquire acquireAsync availablePermits clearExpire delete expire expireAt getConfig getName isExists " +
 			"remainTimeToLive setRate tryAcquire tryAcquireAsync trySetRate"},
@@ -39,14 +27,16 @@ func TestOperations(t *testing.T) {
 		{"4.7.0", "setRateArgs updateRate"},
 	}
 	eachVersion(t, func(t testing.TB, v version) {
+		p := fleet.peer(t, v)
+		require.Len(t, p.id, 36)
+		require.Equal(t, p.id, p.must(t, "id"))
 		var want []string
 		for _, b := range brought {
 			if v.since(b.since) {
 				want = append(want, strings.Fields(b.operations)...)
 			}
 		}
-		got := strings.Fields(fleet.peer(t, v).must(t, "operations"))
-		require.ElementsMatch(t, want, got)
+		require.ElementsMatch(t, want, strings.Fields(p.must(t, "operations")))
 	})
 }
 
@@ -85,29 +75,15 @@ func TestPeer(t *testing.T) {
 		require.False(t, redistest.Must(blocking[0].cancel())(t), "it had ended")
 	})
 
-	t.Run("burst and hammer count", func(t *testing.T) {
+	t.Run("hammer counts", func(t *testing.T) {
 		name := redistest.Key(t)
-		require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 7, time.Hour))
-		l := p.load(t, callLimit, "burst", name, 4, 5, 1)
-		require.Equal(t, []int64{7, 7, 13, 0}, []int64{l.granted, l.permits, l.rejected, l.errors})
-		l = p.load(t, callLimit, "hammer", name, 2, 200*time.Millisecond, "1,8", "try", 5)
-		require.Zero(t, l.granted)
-		require.NotZero(t, l.rejected)
-		require.NotZero(t, l.errors, "8 permits exceed the rate")
-		require.NotEmpty(t, l.kinds)
-		require.GreaterOrEqual(t, l.elapsed.Milliseconds(), int64(200))
-
-		name = redistest.Key(t)
-		require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 4, 100*time.Millisecond))
-		l = p.load(t, callLimit, "hammer", name, 3, 500*time.Millisecond, "1,2", "wait:100")
-		require.Zero(t, l.errors, "%v", l.kinds)
-		require.Len(t, l.grants, int(l.granted))
-		sum := int64(0)
-		for i, g := range l.grants {
-			sum += g.permits
-			require.False(t, i > 0 && g.at.Before(l.grants[i-1].at), "in order of time")
-		}
-		require.Equal(t, l.permits, sum)
+		require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 4, time.Hour))
+		l := redistest.Must(p.begin("hammer", name, 2, 200*time.Millisecond, "1,8", "try", 5).load(callLimit))(t)
+		require.EqualValues(t, 4, l.permits())
+		require.Len(t, l.Grants, 4)
+		require.True(t, slices.IsSortedFunc(l.Grants, func(a, b javaGrant) int { return a.at().Compare(b.at()) }))
+		require.NotZero(t, l.Rejected)
+		require.Len(t, l.Errors, 1, "8 permits exceed the rate")
 	})
 
 	t.Run("stops with its stdin", func(t *testing.T) {
@@ -131,35 +107,7 @@ func TestPeer(t *testing.T) {
 	})
 }
 
-// TestNameMapper checks that Redisson maps the name once and appends the suffixes to the result.
-func TestNameMapper(t *testing.T) {
-	eachVersion(t, func(t testing.TB, v version) {
-		rdb := redistest.Client(t)
-		prefix := redistest.Key(t)
-		p := startPeer(t, v, rdb.Options().Addr, "--name-prefix", prefix)
-		require.True(t, p.truth(t, "trySetRate", "n", "OVERALL", 2, time.Hour))
-		require.True(t, p.truth(t, "tryAcquire", "n", 1))
-		require.Equal(t, "n", p.must(t, "getName", "n"))
-		keys := redistest.Must(rdb.Keys(t.Context(), "*"+prefix+"*").Result())(t)
-		require.ElementsMatch(t, []string{prefix + "n", "{" + prefix + "n}:value", "{" + prefix + "n}:permits"}, keys)
-	}, from("3.15.4"), oldestAndNewest)
-}
-
 // oldestAndNewest saves JVM starts where the versions between them do not differ.
 func oldestAndNewest(v version) bool {
 	return v.name == "3.15.5" || v.name == "4.7.0" || v.newest
-}
-
-func TestCluster(t *testing.T) {
-	cluster := redistest.StartCluster(t)
-	eachVersion(t, func(t testing.TB, v version) {
-		p := startPeer(t, v, cluster.Nodes()[0].Addr(), "--cluster")
-		for i := range 8 { // names that spread over all nodes
-			name := redistest.Key(t) + strconv.Itoa(i)
-			require.True(t, p.truth(t, "trySetRate", name, "OVERALL", 1, time.Hour))
-			require.True(t, p.truth(t, "tryAcquire", name, 1))
-			require.False(t, p.truth(t, "tryAcquire", name, 1))
-			require.True(t, p.truth(t, "delete", name))
-		}
-	}, oldestAndNewest)
 }

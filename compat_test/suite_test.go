@@ -3,8 +3,6 @@
 package compat_test
 
 import (
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -17,73 +15,23 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A suiteScenario is a scenario of Redisson's own limiter tests (RedissonRateLimiterTest of 4.7.0), under its name
-// there and written anew. Each step is a call of the side whose turn it is.
-type suiteScenario struct {
-	name string // of the original
-	// scale divides all durations in real time, so that a run is short. What has to happen within a window still has
-	// half a second for it.
-	scale int
-	// ttl marks scenarios about keys that expire, which they never do in virtual time.
-	ttl bool
-	// busy marks scenarios with many threads. None of the others runs at the same time.
-	busy bool
-	run  func(s *stage)
-}
-
-// suiteScenarios returns the scenarios in the order of the original's file.
-func suiteScenarios() []suiteScenario {
-	return []suiteScenario{
-		{name: "testKeepAliveTime", scale: 1, ttl: true, run: suiteKeepAliveTime},
-		{name: "testExpire2", scale: 5, ttl: true, run: suiteExpire2},
-		{name: "testRateValue", scale: 5, busy: true, run: suiteRateValue},
-		{name: "testExpire", scale: 1, ttl: true, run: suiteExpire},
-		{name: "testAcquisitionInterval", scale: 4, run: suiteAcquisitionInterval},
-		{name: "testRateConfig", scale: 1, run: suiteRateConfig},
-		{name: "testAvailablePermits", scale: 4, run: suiteAvailablePermits},
-		{name: "testUpdateRateConfig", scale: 1, run: suiteUpdateRateConfig},
-		{name: "testPermitsExceeding", scale: 1, run: suitePermitsExceeding},
-		{name: "testZeroTimeout", scale: 1, run: suiteZeroTimeout},
-		{name: "testTryAcquire", scale: 2, run: suiteTryAcquire},
-		{name: "testAcquire", scale: 10, run: suiteAcquire},
-		{name: "test", scale: 1, run: suiteWindows},
-		{name: "testRemove", scale: 1, run: suiteRemove},
-		{name: "testConcurrency2", scale: 5, busy: true, run: suiteConcurrency2},
-		{name: "testConcurrency", scale: 5, busy: true, run: suiteConcurrency},
-		{name: "testChangeRate", scale: 1, run: suiteChangeRate},
-		{name: "testSetStateArgs", scale: 1, run: suiteSetStateArgs},
-		{name: "testSetStateArgsKeepState", scale: 1, run: suiteSetStateArgsKeepState},
-		{name: "testSetStateArgsNotKeepState", scale: 1, run: suiteSetStateArgsNotKeepState},
-		{name: "testUpdateRateNonExisting", scale: 1, run: suiteUpdateRateNonExisting},
-		{name: "testUpdateRateKeepsState", scale: 1, run: suiteUpdateRateKeepsState},
-		{name: "testUpdateRateHigherRate", scale: 1, run: suiteUpdateRateHigherRate},
-		{name: "testUpdateRateLowerRateNewValuePositive", scale: 1, run: suiteUpdateRateLowerRatePositive},
-		{name: "testUpdateRateLowerRateNewValueNegative", scale: 1, run: suiteUpdateRateLowerRateNegative},
-		{name: "testUpdateRatePermitResetFull", scale: 1, run: suiteUpdateRatePermitResetFull},
-		{name: "testUpdateRateModeChangeClearsState", scale: 1, run: suiteUpdateRateModeChange},
-		{name: "testUpdateRateKeepAliveTimeLessThanIntervalThrows", scale: 1, run: suiteUpdateRateKeepAliveTooShort},
-		{name: "testUpdateRateRateIntervalChangeDropsExpired", scale: 1, run: suiteUpdateRateIntervalChange},
-		{name: "testUpdateRatePerClientUsesClientState", scale: 1, run: suiteUpdateRatePerClient},
-		{name: "testRelease", scale: 1, run: suiteRelease},
-	}
-}
-
 // TestSuite runs the scenarios with this library alone, in virtual time, with the original's durations, to the
 // millisecond.
 func TestSuite(t *testing.T) {
-	require.Len(t, suiteScenarios(), 31)
+	t.Parallel()
+	require.Len(t, suiteScenarios, 31)
 	var expiring sync.WaitGroup
 	defer expiring.Wait()
-	for _, c := range suiteScenarios() {
-		if c.ttl {
+	for _, c := range suiteScenarios {
+		if c.ttl() {
 			expiring.Go(func() {
-				t.Run(c.name, func(t *testing.T) { c.run(newStage(t, redistest.Client(t), c.scale, nil, true)) })
+				t.Run(c.name, func(t *testing.T) { newStage(t, redistest.Client(t), c.scale, nil, true).perform(c) })
 			})
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-				c.run(newStage(t, rdb, 0, nil, true))
+				newStage(t, rdb, 0, nil, true).perform(c)
 			})
 		})
 	}
@@ -110,9 +58,9 @@ func TestSuiteTogether(t *testing.T) {
 				if way == goFirst {
 					s.next++
 				}
-				c.run(s)
+				s.perform(c)
 			}
-			if c.busy {
+			if c.run != nil {
 				once(t) // what it checks holds however the machine stalls
 			} else {
 				steadily(t, once, java.version)
@@ -120,10 +68,10 @@ func TestSuiteTogether(t *testing.T) {
 		})
 	}
 	var sleeping sync.WaitGroup
-	slots, long := make(chan struct{}, suiteAtOnce), os.Getenv("RATELIMITER_COMPAT_LONG") != ""
-	for _, c := range suiteScenarios() {
+	slots, long := make(chan struct{}, suiteAtOnce), longForm()
+	for _, c := range suiteScenarios {
 		for _, way := range []string{javaFirst, goFirst, javaAlone} {
-			if !c.busy && (way != javaAlone || long) {
+			if c.run == nil && (way != javaAlone || long) {
 				slots <- struct{}{}
 				sleeping.Go(func() {
 					defer func() { <-slots }()
@@ -133,8 +81,8 @@ func TestSuiteTogether(t *testing.T) {
 		}
 	}
 	sleeping.Wait()
-	for _, c := range suiteScenarios() {
-		if c.busy {
+	for _, c := range suiteScenarios {
+		if c.run != nil {
 			play(c, javaFirst) // here the sides do not take turns: half of the threads are Java's
 			if long {
 				play(c, javaAlone)
@@ -179,11 +127,10 @@ func (s *stage) real(d time.Duration) time.Duration { return d / time.Duration(m
 
 func (s *stage) sleep(d time.Duration) { time.Sleep(s.real(d)) }
 
-// do calls the operation on the side whose turn it is.
-func (s *stage) do(operation string, args ...any) string {
-	who := s.sides[s.next%len(s.sides)]
+// turn returns the side whose turn it is.
+func (s *stage) turn() side {
 	s.next++
-	return s.by(who, operation, args...)
+	return s.sides[(s.next-1)%len(s.sides)]
 }
 
 func (s *stage) by(who side, operation string, args ...any) string {
@@ -195,26 +142,13 @@ func (s *stage) by(who side, operation string, args ...any) string {
 	return who.do(operation, s.name, args...)
 }
 
-// want calls the operation on the side whose turn it is, and compares the reply.
-func (s *stage) want(answer any, operation string, args ...any) {
+func (s *stage) perform(c suiteScenario) {
 	s.Helper()
-	who := s.sides[s.next%len(s.sides)]
-	text := "null"
-	switch a := answer.(type) {
-	case bool:
-		text = strconv.FormatBool(a)
-	case int:
-		text = strconv.Itoa(a)
-	case string:
-		text = a
+	if c.run != nil {
+		c.run(s)
+	} else {
+		s.play(c.steps)
 	}
-	require.Equal(s, text, s.do(operation, args...), "%T: %s %v", who, operation, args)
-}
-
-// done calls an operation that returns nothing.
-func (s *stage) done(operation string, args ...any) {
-	s.Helper()
-	s.want(nil, operation, args...)
 }
 
 // keys returns the number of keys of the limiter.

@@ -3,6 +3,7 @@
 package compat_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
@@ -35,9 +36,9 @@ func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
 	}
 	if javas > 0 {
 		running.Go(func() {
-			l := s.java.load(s, callLimit, "hammer", s.name, javas, s.real(during), "1", mode, 5)
-			require.Zero(s, l.errors, "%v", l.kinds)
-			require.NotZero(s, l.granted)
+			l := redistest.Must(s.java.begin("hammer", s.name, javas, s.real(during), "1", mode, 5).load(callLimit))(s)
+			require.Empty(s, l.Errors)
+			require.NotEmpty(s, l.Grants)
 		})
 	}
 }
@@ -50,7 +51,7 @@ func suiteRateValue(s *stage) {
 	if s.scale > 0 {
 		rate, want = 1000, 4 // two cores for a JVM, 200 threads, Redis and everything else
 	}
-	s.done("setRate", overall, rate, 10*time.Second)
+	s.play(fmt.Sprintf("setRate OVERALL %d 10s", rate))
 	full := 0
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -88,8 +89,7 @@ func (s *stage) inUse() (sum int64) {
 // suiteConcurrency runs eight threads that try and sleep at random. The original expects 940 ms between every tenth
 // grant and the next; here no window may hold more than the rate.
 func suiteConcurrency(s *stage) {
-	s.want(true, "trySetRate", overall, 10, time.Second)
-	s.want(false, "trySetRate", overall, 20, time.Second)
+	s.play("trySetRate OVERALL 10 1s = true\n trySetRate OVERALL 20 1s = false")
 	s.inWindows(10, "try", func(granted func()) {
 		ok, err := s.limiter.TryAcquire(s.Context(), 1, 0)
 		if err != nil {
@@ -104,7 +104,7 @@ func suiteConcurrency(s *stage) {
 
 // suiteConcurrency2 runs eight threads that acquire.
 func suiteConcurrency2(s *stage) {
-	s.want(true, "trySetRate", overall, 18, time.Second)
+	s.play("trySetRate OVERALL 18 1s = true")
 	s.inWindows(18, "block", func(granted func()) {
 		if err := s.limiter.Acquire(s.Context(), 1); err != nil {
 			s.Error(err)
@@ -131,13 +131,13 @@ func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
 	}
 	var seen *ledger
 	if s.scale > 0 {
-		seen = startLedger(s, s.rdb.Options().Addr)
+		seen = startLedger(s, s.rdb)
 	}
 	s.threads(8, during, mode, func() { f(count) })
 	if seen == nil {
 		require.Equal(s, rate, fullest(grants, time.Second, byScore)) // in whole ms, as Redisson counts
 	} else {
-		grants = seen.of(s.rdb, s.name)
+		grants = seen.of(s.name)
 		requireWindows(s, grants, rate, s.real(time.Second))
 	}
 	least := rate * int64(during/time.Second) * 8 / 10

@@ -56,6 +56,7 @@ func listed(t testing.TB, name string) version {
 // TestTroubleLc0IReadByBc0I checks that 4.7.0 takes random bytes of 3.16.8's members for permits. With one member
 // that has expired and one that has not, it rejects for ages.
 func TestTroubleLc0IReadByBc0I(t *testing.T) {
+	t.Parallel()
 	steadily(t, lc0IReadByBc0I, newestListed(), listed(t, "3.16.8"))
 }
 
@@ -83,6 +84,7 @@ func lc0IReadByBc0I(t testing.TB) {
 // TestTroubleBc0IReadByLc0I checks that 3.16.8 fails at every member of 4.7.0 from the moment that it expires, and
 // also at ours unless we use WithMemberFormat(wire.FormatLc0I).
 func TestTroubleBc0IReadByLc0I(t *testing.T) {
+	t.Parallel()
 	for writer, write := range map[string]func(newer trouble){
 		"4.7.0": func(newer trouble) { require.True(t, newer.javaTries(1)) },
 		"ours":  func(newer trouble) { newer.spent(1) },
@@ -121,6 +123,7 @@ func bc0IReadByLc0I(t testing.TB, write func(newer trouble)) {
 // member of 3.15.5; 3.15.5 takes random bytes of 4.7.0's for permits and then grants without limit. Either of them
 // can share one with us, which is why the soak has pairs of versions that can.
 func TestTroubleFIAndBc0I(t *testing.T) {
+	t.Parallel()
 	steadily(t, fIAndBc0I, newestListed(), listed(t, "3.15.5"))
 }
 

@@ -12,9 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// overFull requests n permits an interval, evenly and for five intervals. It returns the fullest window of those that
-// began at least an interval and two calls after the first.
-func (t trouble) overFull(n int, interval time.Duration) int {
+// requireFull requests n permits an interval, evenly and for five intervals. It checks that the fullest window of those that
+// began at least an interval and two calls after the first has the rate, that all but one of it is used, and that value and
+// the permits in use add up to it.
+func (t trouble) requireFull(n, rate int, interval time.Duration) {
 	t.Helper()
 	begin, every := time.Now(), interval/time.Duration(n)
 	var grants []time.Time
@@ -24,17 +25,10 @@ func (t trouble) overFull(n int, interval time.Duration) int {
 			grants = append(grants, r.Time)
 		}
 	}
-	most := 0
-	for i, first := range grants {
-		in := 0
-		for _, g := range grants[i:] {
-			if g.Sub(first) < interval {
-				in++
-			}
-		}
-		most = max(most, in)
-	}
-	return most
+	most := len(redistest.Fullest(grants, interval, func(at time.Time) (time.Time, time.Time, int64) { return at, at, 1 }))
+	require.LessOrEqual(t, most, rate)
+	require.GreaterOrEqual(t, most, rate-1)
+	t.requireWhole(int64(rate))
 }
 
 // spread takes n permits through Java, one by one and evenly over the interval.
@@ -57,7 +51,8 @@ func (t trouble) requireWhole(rate int64) {
 // that value and the members are more than the rate, and a caller of ours that is never rejected would get as many
 // more in every window. The caller loses nothing of what was released.
 func TestTroubleReleaseByJava(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		const rate, interval = 10, time.Second
 		l := newTrouble(tb, v).another(rate, interval)
 		l.spread(rate, interval)
@@ -66,40 +61,39 @@ func TestTroubleReleaseByJava(t *testing.T) {
 		for range 5 {
 			require.True(l, l.try(1).Granted, "what was released is free")
 		}
-		most := l.overFull(15, interval)
-		require.LessOrEqual(l, most, rate)
-		require.GreaterOrEqual(l, most, rate-1)
-		l.requireWhole(rate)
+		l.requireFull(15, rate, interval)
 	}, from("3.52.0"))
 }
 
 // TestTroubleUpdateRateByJava checks the same after an updateRate, which keeps all earlier grants even if the new
 // rate is lower.
 func TestTroubleUpdateRateByJava(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
-		const rate, interval = 5, time.Second
-		for _, seen := range []bool{false, true} {
-			l := newTrouble(tb, v).another(8, interval)
-			if seen {
-				require.True(l, l.try(1).Granted)
-				time.Sleep(interval)
-			}
-			l.spread(8, interval)
-			require.True(l, l.java.truth(l, "updateRate", l.name, overall, rate, interval, "-", true))
-			require.EqualValues(l, 8, used(l, l.rdb, l.permits()))
-			most := l.overFull(8, interval)
-			require.LessOrEqual(l, most, rate)
-			require.GreaterOrEqual(l, most, rate-1)
-			l.requireWhole(rate)
-		}
-	}, from("4.4.0"))
+	t.Parallel()
+	for name, seen := range map[string]bool{"seen": true, "not seen": false} { // by us, before the update
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			versionsSteadily(t, func(tb testing.TB, v version) {
+				const rate, interval = 5, time.Second
+				l := newTrouble(tb, v).another(8, interval)
+				if seen {
+					require.True(l, l.try(1).Granted)
+					time.Sleep(interval)
+				}
+				l.spread(8, interval)
+				require.True(l, l.java.truth(l, "updateRate", l.name, overall, rate, interval, "-", true))
+				require.EqualValues(l, 8, used(l, l.rdb, l.permits()))
+				l.requireFull(8, rate, interval)
+			}, from("4.4.0"))
+		})
+	}
 }
 
 // TestTroubleLowerRateOfAllClients checks that a PER_CLIENT rate that a client of ours lowers holds for a client of
 // Redisson's, which would take what it had left of the higher rate. So does a rate that Redisson lowers, once the
 // permits of that client are healed, as the doctor advises.
 func TestTroubleLowerRateOfAllClients(t *testing.T) {
-	versionsAbreast(t, func(tb testing.TB, v version) {
+	t.Parallel()
+	versionsSteadily(t, func(tb testing.TB, v version) {
 		const interval = time.Hour
 		lower := ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: interval}
 		for how, f := range map[string]func(t trouble, ours *ratelimiter.RateLimiter) error{

@@ -21,6 +21,7 @@ func forgetsCallers(v version) bool { return v.since("3.17.0") && !v.since("4.3.
 // it would be behind any others, and tries again at each permit that comes back. When the others stop it is served,
 // except by versions that have forgotten it. Its permits come back all the same.
 func TestTroubleStarvedAcquire(t *testing.T) {
+	t.Parallel()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, name := range []string{"3.15.5", "3.20.1", "4.7.0"} {

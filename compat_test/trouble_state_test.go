@@ -14,74 +14,50 @@ import (
 // nilError is the error of Redisson's script when too few permits are left and no grant is in the set.
 const nilError = "attempt to perform arithmetic"
 
-// TestTroubleValueShortWithEmptySet checks a limiter whose permits set was evicted, or deleted by hand. Java fails at
-// every call from then on, however long it waits; after one call of ours it works again.
-func TestTroubleValueShortWithEmptySet(t *testing.T) {
+// TestTroubleBrokenStates checks limiters that somebody else has broken, of rate 5: what Java alone does, however often it is
+// called, and that after one call of ours, granted or rejected, Java gets what is free and no more.
+func TestTroubleBrokenStates(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		const interval = 600 * time.Millisecond
-		l := t.another(5, interval)
-		require.True(t, l.javaTries(4))
-		require.EqualValues(t, 1, t.rdb.Del(t.Context(), l.permits()).Val())
-		for range 3 {
-			_, err := t.java.call("tryAcquire", l.name, 2)
-			require.ErrorContains(t, err, nilError)
-			time.Sleep(interval / 2)
+		for _, c := range []struct {
+			name      string
+			taken     int
+			spoil     func(l trouble) error
+			java      func(l trouble) // Java alone
+			ours      int64           // what we ask for then
+			granted   bool
+			left      int  // what Java gets then
+			forgetful bool // Java alone has changed the state, so that we are called on another limiter
+		}{
+			{name: "set evicted", taken: 4, spoil: func(l trouble) error { return l.rdb.Del(l.Context(), l.permits()).Err() }, java: func(l trouble) {
+				for range 3 {
+					_, err := l.java.call("tryAcquire", l.name, 2)
+					require.ErrorContains(l, err, nilError)
+				}
+			}, ours: 2, granted: true, left: 3},
+			{name: "sent twice", taken: 2, spoil: func(l trouble) error { return l.rdb.DecrBy(l.Context(), l.value(), 2).Err() }, java: func(l trouble) {
+				require.False(l, l.javaTries(2), "1 is left, 2 are used, 2 are lost")
+			}, ours: 4, left: 3},
+			{name: "value evicted", taken: 4, spoil: func(l trouble) error { return l.rdb.Del(l.Context(), l.value()).Err() }, java: func(l trouble) {
+				require.True(l, l.javaTries(5), "9 permits of 5")
+			}, ours: 2, left: 1, forgetful: true},
+		} {
+			broken := func() trouble {
+				l := t.another(5, time.Hour)
+				require.True(l, l.javaTries(c.taken))
+				require.NoError(l, c.spoil(l))
+				return l
+			}
+			l := broken()
+			c.java(l)
+			if c.forgetful {
+				l = broken()
+			}
+			require.Equal(l, c.granted, l.try(c.ours).Granted, c.name)
+			require.EqualValues(l, c.left, l.java.number(l, "availablePermits", l.name), c.name)
+			require.False(l, l.javaTries(c.left+1), c.name)
+			require.True(l, l.javaTries(c.left), c.name)
+			l.requireWhole(5)
 		}
-		require.True(t, l.try(2).Granted)
-		require.True(t, l.javaTries(3))
-		require.False(t, l.javaTries(1))
-		time.Sleep(interval + 20*time.Millisecond)
-		require.True(t, l.javaTries(5))
-	})
-}
-
-// TestTroubleLeakedCapacity checks a limiter on which a script of Redisson's was sent again and took its permits
-// twice. Java never gets them back; one rejected call of ours raises the permits left.
-func TestTroubleLeakedCapacity(t *testing.T) {
-	eachTrouble(t, func(t trouble) {
-		const interval = 700 * time.Millisecond
-		l := t.another(5, interval)
-		leak := func(permits int) {
-			require.True(t, l.javaTries(permits))
-			require.NoError(t, t.rdb.DecrBy(t.Context(), l.value(), int64(permits)).Err())
-		}
-		leak(2)
-		time.Sleep(2*interval + 20*time.Millisecond)
-		require.EqualValues(t, 3, t.java.number(t, "availablePermits", l.name))
-		_, err := t.java.call("tryAcquire", l.name, 4)
-		require.ErrorContains(t, err, nilError, "and what is left fails forever")
-
-		require.True(t, l.try(5).Granted)
-		require.False(t, l.javaTries(1))
-		time.Sleep(interval + 20*time.Millisecond)
-		require.EqualValues(t, 5, t.java.number(t, "availablePermits", l.name))
-
-		// While a grant is live, a call of ours that is rejected gives back the permits that no grant holds.
-		l = t.another(5, time.Hour)
-		leak(2)
-		require.False(t, l.javaTries(2), "1 is left, 2 are used, 2 are lost")
-		require.False(t, l.try(4).Granted)
-		require.EqualValues(t, 3, t.java.number(t, "availablePermits", l.name))
-		require.True(t, l.javaTries(3))
-		require.False(t, l.javaTries(1))
-	})
-}
-
-// TestTroubleValueEvicted checks a limiter whose value was evicted: Java alone hands out a second burst, and after
-// one call of ours it does not.
-func TestTroubleValueEvicted(t *testing.T) {
-	eachTrouble(t, func(t trouble) {
-		evicted := func() trouble {
-			l := t.another(5, time.Hour)
-			require.True(t, l.javaTries(4))
-			require.EqualValues(t, 1, t.rdb.Del(t.Context(), l.value()).Val())
-			return l
-		}
-		require.True(t, evicted().javaTries(5), "9 permits of 5")
-		l := evicted()
-		require.False(t, l.try(2).Granted)
-		require.False(t, l.javaTries(2))
-		require.True(t, l.javaTries(1))
 	})
 }
 

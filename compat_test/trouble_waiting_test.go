@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"context"
-	"sync"
 	"testing"
 	"time"
 
@@ -33,17 +32,9 @@ type trouble struct {
 // eachTrouble runs f with the article's version, 4.7.0 and the newest version, concurrently: f sleeps most of the
 // time.
 func eachTrouble(t *testing.T, f func(t trouble)) {
-	var running sync.WaitGroup
-	defer running.Wait()
-	for _, v := range allVersions {
-		if oldestAndNewest(v) {
-			running.Go(func() {
-				t.Run(v.name, func(t *testing.T) {
-					onVersionSteadily(t, v, func(t testing.TB, v version) { f(newTrouble(t, v)) })
-				})
-			})
-		}
-	}
+	t.Helper()
+	t.Parallel()
+	versionsSteadily(t, func(t testing.TB, v version) { f(newTrouble(t, v)) }, oldestAndNewest)
 }
 
 func newTrouble(t testing.TB, v version) trouble {
@@ -117,50 +108,79 @@ func (t trouble) within(limit time.Duration, done <-chan error) error {
 	}
 }
 
-// TestTroubleRateChangedByJava checks that a new rate set by Java reaches a caller of ours that waits by the old one,
-// whether the new rate is higher or lower.
-func TestTroubleRateChangedByJava(t *testing.T) {
+// TestTroubleChangedByJava checks that callers of ours that wait notice what Java does to the limiter.
+func TestTroubleChangedByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		more := t.another(3, time.Hour).spent(3)
-		fewer := t.another(3, time.Hour).spent(3)
-		served, failed := more.waiting(2), fewer.waiting(3)
-		t.java.must(t, "setRate", more.name, overall, 5, time.Hour)
-		t.java.must(t, "setRate", fewer.name, overall, 2, time.Hour)
-		require.NoError(t, more.within(noticed, served))
-		require.ErrorIs(t, fewer.within(noticed, failed), ratelimiter.ErrPermitsExceedRate)
-		require.EqualValues(t, 3, t.java.number(t, "availablePermits", more.name))
-		require.EqualValues(t, 2, t.java.number(t, "availablePermits", fewer.name))
+		var waiting []func()
+		for _, c := range []struct {
+			waits  int64 // of 3 permits, which are used up for an hour
+			change func(l trouble)
+			want   error
+			left   string // that Java finds afterwards
+		}{
+			{2, func(l trouble) { l.java.must(l, "setRate", l.name, overall, 5, time.Hour) }, nil, "3"},
+			{3, func(l trouble) { l.java.must(l, "setRate", l.name, overall, 2, time.Hour) }, ratelimiter.ErrPermitsExceedRate, "2"},
+			{1, func(l trouble) { l.java.must(l, "delete", l.name) }, ratelimiter.ErrNotInitialized, notInitialized},
+			{1, func(l trouble) { l.java.must(l, "expire", l.name, 300*time.Millisecond) }, ratelimiter.ErrNotInitialized, notInitialized},
+		} {
+			l := t.another(3, time.Hour).spent(3)
+			done := l.waiting(c.waits)
+			c.change(l)
+			waiting = append(waiting, func() {
+				require.ErrorIs(t, l.within(300*time.Millisecond+noticed, done), c.want)
+				require.Equal(t, c.left, javaSide{t.java}.do("availablePermits", l.name))
+				if c.want == ratelimiter.ErrNotInitialized {
+					require.Zero(t, t.rdb.Exists(t.Context(), l.name, l.value(), l.permits()).Val(), "our looks kept the state's TTL")
+				}
+			})
+		}
+		for _, done := range waiting {
+			done()
+		}
 	})
 }
 
-// TestTroubleRateChangedByGo checks that a Java caller sleeps as long as it was told, whatever happens. When it tries
-// again, it is told of the new rate.
-func TestTroubleRateChangedByGo(t *testing.T) {
+// TestTroubleChangedByGo checks that a Java caller sleeps as long as it was told, whatever happens. When it tries again, it
+// is told.
+func TestTroubleChangedByGo(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
 		const interval = 1500 * time.Millisecond
-		more := t.another(3, interval).spent(3)
-		fewer := t.another(3, interval).spent(3)
+		var waiting []func()
 		began := time.Now()
-		served, failed := more.javaWaiting(2), fewer.javaWaiting(3)
-		require.NoError(t, more.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Hour}))
-		require.NoError(t, fewer.limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
-		redistest.Must(served.wait(callLimit))(t)
-		require.Greater(t, time.Since(began), interval-250*time.Millisecond, "nothing wakes Redisson's callers")
-		_, err := failed.wait(callLimit)
-		require.ErrorContains(t, err, "exceed defined rate")
-		require.EqualValues(t, 3, more.try(4).Available)
-		require.EqualValues(t, 2, t.java.number(t, "availablePermits", fewer.name))
-	})
-}
-
-// TestTroubleExpireByJava checks callers of ours that wait while the limiter expires.
-func TestTroubleExpireByJava(t *testing.T) {
-	eachTrouble(t, func(t trouble) {
-		l := t.another(1, time.Hour).spent(1)
-		done := l.waiting(1)
-		require.True(t, t.java.truth(t, "expire", l.name, 300*time.Millisecond))
-		require.ErrorIs(t, l.within(300*time.Millisecond+noticed, done), ratelimiter.ErrNotInitialized)
-		require.Zero(t, t.rdb.Exists(t.Context(), l.name, l.value(), l.permits()).Val(), "our looks kept the state's TTL")
+		for _, c := range []struct {
+			waits  int
+			change func(l *ratelimiter.RateLimiter) error
+			want   string // the error
+		}{
+			{2, func(l *ratelimiter.RateLimiter) error {
+				return l.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Hour})
+			}, ""},
+			{3, func(l *ratelimiter.RateLimiter) error {
+				return l.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour})
+			}, "exceed defined rate"},
+			{1, func(l *ratelimiter.RateLimiter) error { _, err := l.Delete(t.Context()); return err }, "not initialized"},
+			{1, func(l *ratelimiter.RateLimiter) error {
+				_, err := l.Expire(t.Context(), 100*time.Millisecond)
+				return err
+			}, "not initialized"},
+		} {
+			l := t.another(3, interval).spent(3)
+			call := l.javaWaiting(c.waits)
+			require.NoError(t, c.change(l.limiter))
+			waiting = append(waiting, func() {
+				_, err := call.wait(callLimit)
+				if c.want != "" {
+					require.ErrorContains(t, err, c.want)
+					return
+				}
+				require.NoError(t, err)
+				require.Greater(t, time.Since(began), interval-250*time.Millisecond, "nothing wakes Redisson's callers")
+				require.EqualValues(t, 3, l.try(4).Available)
+			})
+		}
+		for _, done := range waiting {
+			done()
+		}
 	})
 }
 
@@ -180,38 +200,19 @@ func TestTroubleClearExpireByJava(t *testing.T) {
 	})
 }
 
-// TestTroubleDeleteByJava checks that our callers get an error when the limiter is deleted, and are served when it is
-// created anew.
-func TestTroubleDeleteByJava(t *testing.T) {
+// TestTroubleMadeAnewByJava checks that our callers are served when the limiter is deleted and made anew, or get an error if
+// they look between the two.
+func TestTroubleMadeAnewByJava(t *testing.T) {
 	eachTrouble(t, func(t trouble) {
-		gone := t.another(1, time.Hour).spent(1)
-		anew := t.another(1, time.Hour).spent(1)
-		failed, served := gone.waiting(1), anew.waiting(1)
-		require.True(t, t.java.truth(t, "delete", gone.name))
-		require.True(t, t.java.truth(t, "delete", anew.name))
-		require.True(t, t.java.truth(t, "trySetRate", anew.name, overall, 2, time.Hour))
-		require.ErrorIs(t, gone.within(noticed, failed), ratelimiter.ErrNotInitialized)
-		err := anew.within(noticed, served)
-		if err != nil { // the caller looked between the two
+		l := t.another(1, time.Hour).spent(1)
+		served := l.waiting(1)
+		require.True(t, t.java.truth(t, "delete", l.name))
+		require.True(t, t.java.truth(t, "trySetRate", l.name, overall, 2, time.Hour))
+		if err := l.within(noticed, served); err != nil {
 			require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
-			anew.spent(1)
+			l.spent(1)
 		}
-		require.EqualValues(t, 1, t.java.number(t, "availablePermits", anew.name))
-	})
-}
-
-// TestTroubleDeleteByGo checks that Java's callers learn of a deletion when their sleep is over.
-func TestTroubleDeleteByGo(t *testing.T) {
-	eachTrouble(t, func(t trouble) {
-		deleted := t.another(1, time.Second).spent(1)
-		expired := t.another(1, time.Second).spent(1)
-		calls := []*pending{deleted.javaWaiting(1), expired.javaWaiting(1)}
-		require.True(t, redistest.Must(deleted.limiter.Delete(t.Context()))(t))
-		require.True(t, redistest.Must(expired.limiter.Expire(t.Context(), 100*time.Millisecond))(t))
-		for _, call := range calls {
-			_, err := call.wait(callLimit)
-			require.ErrorContains(t, err, "RateLimiter is not initialized")
-		}
+		require.EqualValues(t, 1, t.java.number(t, "availablePermits", l.name))
 	})
 }
 

@@ -94,44 +94,6 @@ func numbers(version string) []int {
 	return out
 }
 
-// A lenient turns the failures of a test into prominent log lines.
-type lenient struct {
-	*testing.T
-	version version
-}
-
-// An unwound is the panic by which FailNow leaves a lenient test; runtime.Goexit would fail the real one.
-type unwound struct{}
-
-// caught takes the result of recover, and passes on panics that are not FailNow's.
-func caught(r any) {
-	if _, ok := r.(unwound); r != nil && !ok {
-		panic(r)
-	}
-}
-
-func (l *lenient) Fail()    {} // Errorf has reported it
-func (l *lenient) FailNow() { panic(unwound{}) }
-
-func (l *lenient) Error(args ...any) { l.Helper(); l.Errorf("%s", fmt.Sprint(args...)) }
-func (l *lenient) Fatal(args ...any) { l.Helper(); l.Fatalf("%s", fmt.Sprint(args...)) }
-
-func (l *lenient) Fatalf(format string, args ...any) {
-	l.Helper()
-	l.Errorf(format, args...)
-	l.FailNow()
-}
-
-func (l *lenient) Errorf(format string, args ...any) {
-	l.Helper()
-	text := fmt.Sprintf("THE NEWEST REDISSON DIFFERS: %s: "+format, append([]any{l.version}, args...)...)
-	l.Logf("%s", text)
-	if file, err := os.OpenFile(newestDiffers, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
-		fmt.Fprintf(file, "%s: %s\n", l.Name(), strings.Join(strings.Fields(text), " "))
-		_ = file.Close()
-	}
-}
-
 // eachVersion runs f as a subtest for every version for which want, if any, holds.
 func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
 	t.Helper()
@@ -143,37 +105,54 @@ func eachVersion(t *testing.T, f func(t testing.TB, v version), want ...func(ver
 	}
 }
 
-// versionsAbreast does what eachVersion does, with all versions at once and steadily, for a scenario that sleeps most
-// of the time.
+// versionsAbreast does what eachVersion does, with all versions at once, for what sleeps most of the time.
 func versionsAbreast(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
 	t.Helper()
 	var running sync.WaitGroup
 	defer running.Wait()
 	for _, v := range allVersions {
 		if !slices.ContainsFunc(want, func(w func(version) bool) bool { return !w(v) }) {
-			running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersionSteadily(t, v, f) }) })
+			running.Go(func() { t.Run(v.name, func(t *testing.T) { onVersion(t, v, f) }) })
 		}
 	}
 }
 
+// versionsSteadily does what versionsAbreast does, for a scenario that steadily plays.
+func versionsSteadily(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
+	t.Helper()
+	versionsAbreast(t, func(t testing.TB, v version) {
+		steadily(t, func(t testing.TB) { f(t, v) }, v)
+	}, want...)
+}
+
+// onVersion runs f with a version. What fails with an unlisted newest one is reported in newestDiffers instead.
 func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 	t.Helper()
 	if !v.newest {
 		f(t, v)
 		return
 	}
-	l := &lenient{T: t, version: v}
-	defer func() { caught(recover()) }()
-	f(l, v)
+	a := &attempt{TB: t}
+	a.run(func(t testing.TB) { f(t, v) })
+	for _, text := range a.texts {
+		t.Logf("THE NEWEST REDISSON DIFFERS: %s: %s", v, text)
+		if file, err := os.OpenFile(newestDiffers, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
+			fmt.Fprintf(file, "%s: %s: %s\n", t.Name(), v, strings.Join(strings.Fields(text), " "))
+			_ = file.Close()
+		}
+	}
 }
 
-// onVersionSteadily does what onVersion does, for a scenario that steadily plays.
-func onVersionSteadily(t *testing.T, v version, f func(t testing.TB, v version)) {
-	t.Helper()
-	onVersion(t, v, func(t testing.TB, v version) {
-		steadily(t, func(t testing.TB) { f(t, v) }, v)
-	})
+func every(version) bool { return true }
+
+// family reports whether a version stands for those that write the same members, in a run of the short form. In the long
+// form every version does.
+func family(v version) bool {
+	return longForm() || slices.Contains([]string{"3.13.4", "3.15.5", "3.16.8", "3.20.1", "4.7.0"}, v.name) || v.newest
 }
+
+// longForm reports whether this is a run of make compat-long.
+func longForm() bool { return os.Getenv("RATELIMITER_COMPAT_LONG") != "" }
 
 func from(release string) func(version) bool {
 	return func(v version) bool { return v.since(release) }

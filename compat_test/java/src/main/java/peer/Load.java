@@ -1,11 +1,14 @@
 package peer;
 
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
+import java.util.stream.Collectors;
 
 import org.redisson.api.RRateLimiter;
 
@@ -13,7 +16,6 @@ import org.redisson.api.RRateLimiter;
  * Load from many threads of one client, which count the results themselves.
  *
  * <pre>
- * burst NAME THREADS CALLS N             THREADS threads call tryAcquire(N) CALLS times each, all started together
  * hammer NAME THREADS DURATION MIX MODE [PAUSE [THINK]]
  * </pre>
  *
@@ -22,9 +24,8 @@ import org.redisson.api.RRateLimiter;
  * error, by default 1; THINK is the sleep after a grant, by default 0. A hammer ends after DURATION, and waits for the
  * calls that began before that.
  *
- * Both reply "granted=CALLS permits=SUM rejected=CALLS errors=CALLS elapsed=MS", then "error=COUNT*TEXT" for every
- * kind of error, spaces in TEXT written "_", then for a hammer "grants=T/N,T/N,…": this JVM's clock after the reply
- * and the permits granted, in order of time, or "grants=" if there were none.
+ * It replies {"Rejected": CALLS, "Errors": {TEXT: COUNT}, "Grants": [[T, N]]}: of each grant this JVM's clock after the
+ * reply and the permits, in order of time.
  */
 final class Load {
 
@@ -53,33 +54,7 @@ final class Load {
         }
     }
 
-    static String burst(RRateLimiter limiter, int threads, int calls, long permits) throws InterruptedException {
-        Plan plan = new Plan(threads, 0, new long[]{permits}, "try", 0, 0);
-        return run(plan, (tally, end) -> {
-            for (int i = 0; i < calls; i++) {
-                tally.ask(limiter, plan, permits);
-            }
-        }).toString();
-    }
-
     static String hammer(RRateLimiter limiter, Plan plan) throws InterruptedException {
-        Tally total = run(plan, (tally, end) -> {
-            while (System.nanoTime() < end) {
-                long permits = plan.mix[ThreadLocalRandom.current().nextInt(plan.mix.length)];
-                long sleep = tally.ask(limiter, plan, permits) ? plan.think : plan.pause;
-                if (sleep > 0) {
-                    Thread.sleep(sleep);
-                }
-            }
-        });
-        return total + " grants=" + total.grants();
-    }
-
-    private interface Body {
-        void run(Tally tally, long end) throws InterruptedException;
-    }
-
-    private static Tally run(Plan plan, Body body) throws InterruptedException {
         Tally[] tallies = new Tally[plan.threads];
         Thread[] threads = new Thread[plan.threads];
         CountDownLatch start = new CountDownLatch(1);
@@ -89,7 +64,13 @@ final class Load {
             threads[i] = new Thread(() -> {
                 try {
                     start.await();
-                    body.run(tally, end[0]);
+                    while (System.nanoTime() < end[0]) {
+                        long permits = plan.mix[ThreadLocalRandom.current().nextInt(plan.mix.length)];
+                        long sleep = tally.ask(limiter, plan, permits) ? plan.think : plan.pause;
+                        if (sleep > 0) {
+                            Thread.sleep(sleep);
+                        }
+                    }
                 } catch (InterruptedException e) {
                     // the request was cancelled; what was granted until then counts
                 }
@@ -97,8 +78,7 @@ final class Load {
             threads[i].setDaemon(true);
             threads[i].start();
         }
-        long began = System.nanoTime();
-        end[0] = began + TimeUnit.MILLISECONDS.toNanos(plan.duration);
+        end[0] = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(plan.duration);
         start.countDown();
         try {
             for (Thread thread : threads) {
@@ -116,18 +96,13 @@ final class Load {
         for (Tally tally : tallies) {
             total.add(tally);
         }
-        total.elapsed = TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - began);
-        return total;
+        return total.toString();
     }
 
     /** The results of one thread, used by that thread alone until it has ended. */
     private static final class Tally {
-        private long granted;
-        private long permits;
         private long rejected;
-        private long elapsed;
-        private long[][] grants = new long[64][];
-        private int size;
+        private final List<long[]> grants = new ArrayList<>();
         private final Map<String, Long> errors = new TreeMap<>();
 
         boolean ask(RRateLimiter limiter, Plan plan, long n) throws InterruptedException {
@@ -136,52 +111,35 @@ final class Load {
                     rejected++;
                     return false;
                 }
-                granted++;
-                permits += n;
-                push(new long[]{System.currentTimeMillis(), n});
+                grants.add(new long[]{System.currentTimeMillis(), n});
                 return true;
             } catch (RuntimeException e) {
                 if (Thread.interrupted() || e.getCause() instanceof InterruptedException) {
                     throw new InterruptedException();
                 }
-                errors.merge((e.getClass().getName() + " " + e.getMessage()).replaceAll("\\s", "_"), 1L, Long::sum);
+                // The rest is the whole command, other arguments with every call.
+                String message = String.valueOf(e.getMessage()).split(" channel: \\[")[0];
+                errors.merge(e.getClass().getName() + " " + message, 1L, Long::sum);
                 return false;
             }
         }
 
-        private void push(long[] grant) {
-            if (size == grants.length) {
-                grants = Arrays.copyOf(grants, 2 * size);
-            }
-            grants[size++] = grant;
-        }
-
         void add(Tally other) {
-            granted += other.granted;
-            permits += other.permits;
             rejected += other.rejected;
-            for (int i = 0; i < other.size; i++) {
-                push(other.grants[i]);
-            }
+            grants.addAll(other.grants);
             other.errors.forEach((text, count) -> errors.merge(text, count, Long::sum));
-        }
-
-        String grants() {
-            long[][] sorted = Arrays.copyOf(grants, size);
-            Arrays.sort(sorted, (a, b) -> Long.compare(a[0], b[0]));
-            StringBuilder list = new StringBuilder();
-            for (long[] grant : sorted) {
-                list.append(list.isEmpty() ? "" : ",").append(grant[0]).append('/').append(grant[1]);
-            }
-            return list.toString();
         }
 
         @Override
         public String toString() {
-            StringBuilder text = new StringBuilder("granted=" + granted + " permits=" + permits + " rejected=" + rejected
-                    + " errors=" + errors.values().stream().mapToLong(Long::longValue).sum() + " elapsed=" + elapsed);
-            errors.forEach((error, count) -> text.append(" error=").append(count).append('*').append(error));
-            return text.toString();
+            grants.sort((a, b) -> Long.compare(a[0], b[0]));
+            return "{\"Rejected\": " + rejected + ", \"Errors\": {"
+                    + errors.entrySet().stream().map(e -> text(e.getKey()) + ": " + e.getValue()).collect(Collectors.joining(", "))
+                    + "}, \"Grants\": [" + grants.stream().map(Arrays::toString).collect(Collectors.joining(", ")) + "]}";
+        }
+
+        private static String text(String plain) {
+            return "\"" + plain.replace("\\", "\\\\").replace("\"", "\\\"").replaceAll("\\p{Cntrl}", " ") + "\"";
         }
     }
 }

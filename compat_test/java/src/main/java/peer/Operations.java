@@ -37,7 +37,7 @@ import org.redisson.api.RedissonClient;
  * id      the client's id              currentTimeMillis   this JVM's clock
  * operations    the names above that this version of Redisson has, sorted, separated by spaces; among them
  *               "keepAliveTime" when trySetRate and setRate take KEEPALIVE
- * burst, hammer see {@link Load}       callAPI see {@link Caller}
+ * hammer see {@link Load}              callAPI see {@link Caller}
  * </pre>
  *
  * An operation that the version lacks throws java.lang.UnsupportedOperationException. Methods that 3.13.4 has are called
@@ -118,8 +118,6 @@ final class Operations {
                 return limiter.delete();
             case "getName":
                 return limiter.getName();
-            case "burst":
-                return Load.burst(limiter, Integer.parseInt(a[1]), Integer.parseInt(a[2]), number(a[3]));
             case "hammer":
                 return Load.hammer(limiter, Load.Plan.parse(a));
             default:

@@ -30,8 +30,8 @@ import org.redisson.api.RedissonClient;
  *           failed CLASS MESSAGE    instead, and the process ends with code 1
  * </pre>
  *
- * Words are separated by one space. In every word, and in VALUE and MESSAGE, the bytes up to space, "%" and 0x7f are
- * written %XX and everything is UTF-8; an empty word is written "%".
+ * Words are separated by one space. Every word, VALUE and MESSAGE are written as in the query of a URL, and an empty one
+ * is written "%".
  *
  * Every request runs on a thread of its own, so replies come in the order of completion, and a blocked acquire holds
  * up nothing. "cancel ID" cancels a request in flight: it interrupts the thread of a blocking operation, and cancels
