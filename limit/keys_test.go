@@ -70,6 +70,7 @@ func TestWhoSharesWhat(t *testing.T) {
 // proxy for calls of scripts.
 func TestServersThatKnowLittle(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Since(t, 6, 0, "HELLO, which is rejected here,")
 	rdb := redistest.Start(t, "--rename-command", "HELLO", "", "--rename-command", "CLIENT", "").Client(t)
 	calls := redistest.HoldToProxyRules(t, rdb)
 	for kind, a := range every() {
