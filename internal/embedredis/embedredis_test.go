@@ -3,7 +3,6 @@
 package embedredis
 
 import (
-	"context"
 	"net"
 	"testing"
 	"time"
@@ -23,17 +22,18 @@ func start(t *testing.T) (*Server, *redis.Client) {
 	return s, rdb
 }
 
-func TestListensOnLoopback(t *testing.T) {
-	s, _ := start(t)
-	host, _, err := net.SplitHostPort(s.Addr())
-	require.NoError(t, err)
+// TestServer checks that a server listens on loopback until it is closed, by the clock of the process, and has keys of its own,
+// which expire without any further command, as they do not with miniredis alone.
+func TestServer(t *testing.T) {
+	s, rdb := start(t)
+	_, other := start(t)
+	ctx := t.Context()
+	host, _, _ := net.SplitHostPort(s.Addr())
 	require.Equal(t, "127.0.0.1", host)
-}
+	before := time.Now().Truncate(time.Microsecond)
+	now := redistest.Must(rdb.Time(ctx).Result())(t)
+	require.False(t, now.Before(before) || now.After(time.Now()), "%v", now)
 
-// TestTTLsRun checks that keys expire without any further command, which they do not do with miniredis alone.
-func TestTTLsRun(t *testing.T) {
-	_, rdb := start(t)
-	ctx := context.Background()
 	const ttl = 20 * time.Millisecond
 	set := time.Now()
 	require.NoError(t, rdb.Set(ctx, "k", "v", ttl).Err())
@@ -41,44 +41,21 @@ func TestTTLsRun(t *testing.T) {
 		require.Equal(t, redis.Nil, err)
 		require.GreaterOrEqual(t, time.Since(set), ttl, "gone before its time")
 	}
+	require.Zero(t, other.Exists(ctx, "k").Val())
 	require.Eventually(t, func() bool { return rdb.Exists(ctx, "k").Val() == 0 }, 5*time.Second, time.Millisecond)
-}
 
-func TestTimeIsThatOfTheProcess(t *testing.T) {
-	_, rdb := start(t)
-	before := time.Now().Truncate(time.Microsecond)
-	now := redistest.Must(rdb.Time(context.Background()).Result())(t)
-	require.False(t, now.Before(before), "%v is before %v", now, before)
-	require.False(t, now.After(time.Now()))
-}
-
-func TestServersAreApart(t *testing.T) {
-	ctx := context.Background()
-	_, a := start(t)
-	_, b := start(t)
-	require.NoError(t, a.Set(ctx, "k", "v", 0).Err())
-	require.Zero(t, b.Exists(ctx, "k").Val())
-}
-
-func TestLimiterRuns(t *testing.T) {
-	_, rdb := start(t)
-	ctx := context.Background()
-	client := clienttest.New(t, rdb)
-	defer func() { require.NoError(t, client.Close()) }()
-	l := client.RateLimiter("L")
-	redistest.Must(l.TrySetRate(ctx, ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond}))(t)
-	for _, want := range []bool{true, true} {
-		ok := redistest.Must(l.TryAcquire(ctx, 1, 0))(t)
-		require.Equal(t, want, ok)
-	}
-	require.NoError(t, l.Acquire(ctx, 2)) // returns only when the first two have expired
-}
-
-func TestClose(t *testing.T) {
-	s, rdb := start(t)
-	require.NoError(t, rdb.Ping(context.Background()).Err())
 	s.Close()
 	s.Close()
 	_, err := net.DialTimeout("tcp", s.Addr(), time.Second)
 	require.Error(t, err, "still listening")
+}
+
+func TestLimiterRuns(t *testing.T) {
+	_, rdb := start(t)
+	client := clienttest.New(t, rdb)
+	defer client.Close()
+	l := client.RateLimiter("L")
+	require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: 50 * time.Millisecond}))
+	require.NoError(t, l.Acquire(t.Context(), 2))
+	require.NoError(t, l.Acquire(t.Context(), 2)) // returns only when the first two have expired
 }

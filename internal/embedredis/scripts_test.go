@@ -3,7 +3,6 @@
 package embedredis
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,7 +16,7 @@ import (
 // way in which a script can get to run.
 func TestScriptsReadNoFiles(t *testing.T) {
 	_, rdb := start(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	file := filepath.Join(t.TempDir(), "secret.lua")
 	require.NoError(t, os.WriteFile(file, []byte("return 'the secret'"), 0o600))
 	ways := map[string]func(script string) error{
@@ -60,7 +59,7 @@ func TestScriptsReadNoFiles(t *testing.T) {
 // in Redis.
 func TestScriptsKeepTheirDigest(t *testing.T) {
 	_, rdb := start(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	for i, learn := range []func(script string) error{
 		func(s string) error { return rdb.Eval(ctx, s, []string{"k"}, "a").Err() },
 		func(s string) error { return rdb.ScriptLoad(ctx, s).Err() },

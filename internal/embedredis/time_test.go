@@ -3,7 +3,6 @@
 package embedredis
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // TestSetTime checks that TIME is the time that was set and that keys expire by it, whatever the time of the process.
 func TestSetTime(t *testing.T) {
 	s, rdb := start(t)
-	ctx := context.Background()
+	ctx := t.Context()
 	at := time.Date(2026, 1, 1, 0, 0, 0, 123_456_000, time.UTC)
 	s.SetTime(at)
 	now := redistest.Must(rdb.Time(ctx).Result())(t)

@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -110,20 +109,30 @@ func TestProxyFrames(t *testing.T) {
 	}
 }
 
-func TestProxyLosesTheReplyOfWhatWasExecuted(t *testing.T) {
-	p, through, past := proxied(t)
-	ctx, name := t.Context(), Key(t)
-	p.Judge(on("incr", Fault{Lose: LoseReply}))
-	assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
-	p.Judge(on("incr", Fault{Lose: LoseReply, Reset: true}))
-	assert.ErrorIs(t, bare(t, p, "incr", name), syscall.ECONNRESET)
-	assert.Equal(t, "2", past.Get(ctx, name).Val())
-	assert.Equal(t, "2", through.Get(ctx, name).Val(), "others pass")
-	p.Judge(nil)
-	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
-	assert.Equal(t, 2, p.Counts().LostReplies)
-	assert.Zero(t, p.Counts().LostRequests)
-	assert.Equal(t, 3, p.Counts().Connections)
+// TestProxyLoses has the proxy lose a reply, of what Redis has executed, and a request, of which Redis knows nothing, with an end of
+// file and with a reset. Others pass.
+func TestProxyLoses(t *testing.T) {
+	for lose, want := range map[Loss]struct {
+		executed string
+		counts   ProxyCounts
+	}{
+		LoseReply:   {"2", ProxyCounts{LostReplies: 2}},
+		LoseRequest: {"0", ProxyCounts{LostRequests: 2}},
+	} {
+		p, through, past := proxied(t)
+		ctx, name := t.Context(), Key(t)
+		require.NoError(t, past.Set(ctx, name, 0, 0).Err())
+		p.Judge(on("incr", Fault{Lose: lose}))
+		assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
+		p.Judge(on("incr", Fault{Lose: lose, Reset: true}))
+		assert.ErrorIs(t, bare(t, p, "incr", name), syscall.ECONNRESET)
+		assert.Equal(t, want.executed, past.Get(ctx, name).Val())
+		assert.Equal(t, want.executed, through.Get(ctx, name).Val(), "others pass")
+		got := p.Counts()
+		assert.Equal(t, 3, got.Connections)
+		got.Connections, got.Requests, got.Replies = 0, 0, 0
+		assert.Equal(t, want.counts, got)
+	}
 }
 
 // TestProxyLosesOneOfAPipeline checks that the replies before the lost one arrive.
@@ -151,18 +160,6 @@ func TestProxyLosesOneOfAPipeline(t *testing.T) {
 	assert.Contains(t, []string{"2", "3"}, past.Get(ctx, name).Val())
 }
 
-func TestProxyLosesRequests(t *testing.T) {
-	p, through, past := proxied(t)
-	ctx, name := t.Context(), Key(t)
-	p.Judge(on("incr", Fault{Lose: LoseRequest}))
-	assert.ErrorIs(t, through.Incr(ctx, name).Err(), io.EOF)
-	p.Judge(on("incr", Fault{Lose: LoseRequest, Reset: true}))
-	assert.ErrorIs(t, bare(t, p, "incr", name), syscall.ECONNRESET)
-	assert.ErrorIs(t, past.Get(ctx, name).Err(), redis.Nil)
-	assert.Equal(t, 2, p.Counts().LostRequests)
-	assert.Zero(t, p.Counts().LostReplies)
-}
-
 func TestProxyDoublesRequests(t *testing.T) {
 	p, through, past := proxied(t)
 	ctx, name := t.Context(), Key(t)
@@ -177,7 +174,7 @@ func TestProxyDoublesRequests(t *testing.T) {
 	assert.Equal(t, 1, p.Counts().LostReplies)
 }
 
-func TestProxyHoldsReplies(t *testing.T) {
+func TestProxyHoldsAndCutsReplies(t *testing.T) {
 	p, through, past := proxied(t)
 	ctx, name := t.Context(), Key(t)
 	p.Judge(on("incr", Fault{Hold: 50 * time.Millisecond}))
@@ -187,37 +184,34 @@ func TestProxyHoldsReplies(t *testing.T) {
 	p.Judge(nil)
 
 	p.Hold()
-	done := make(chan int64)
+	done, failed := make(chan int64), make(chan error)
 	go func() { done <- through.Incr(ctx, name).Val() }()
-	require.Eventually(t, func() bool { return past.Get(ctx, name).Val() == "2" }, 5*time.Second, time.Millisecond,
-		"Redis has executed it")
-	require.Eventually(t, func() bool { return p.Counts().Held == 2 }, 5*time.Second, time.Millisecond)
+	held := func(executed string, n int) {
+		require.Eventually(t, func() bool { return past.Get(ctx, name).Val() == executed && p.Counts().Held == n }, 5*time.Second, time.Millisecond)
+	}
+	held("2", 2)
 	assert.Empty(t, done)
 	p.Unhold()
 	assert.Equal(t, int64(2), <-done)
-}
-
-func TestProxyRejectsAndCuts(t *testing.T) {
-	p, through, past := proxied(t)
-	ctx, name := t.Context(), Key(t)
-	require.NoError(t, through.Incr(ctx, name).Err())
 	p.Hold()
-	failed := make(chan error)
 	go func() { failed <- bare(t, p, "incr", name) }()
-	require.Eventually(t, func() bool { return past.Get(ctx, name).Val() == "2" }, 5*time.Second, time.Millisecond)
+	held("3", 3)
 	p.Cut(true)
 	assert.ErrorIs(t, <-failed, syscall.ECONNRESET)
-	p.Unhold()
-	require.NoError(t, through.Ping(ctx).Err())
+}
+
+func TestProxyRejects(t *testing.T) {
+	p, through, _ := proxied(t)
+	ctx, name := t.Context(), Key(t)
+	require.NoError(t, through.Incr(ctx, name).Err())
 	p.Reject()
-	assert.Equal(t, int64(3), through.Incr(ctx, name).Val(), "a connection that is there stays")
+	assert.Equal(t, int64(2), through.Incr(ctx, name).Val(), "a connection that is there stays")
 	p.Cut(false)
-	err := through.Incr(ctx, name).Err()
 	var dial *net.OpError
-	require.True(t, errors.As(err, &dial), "%v", err)
+	require.ErrorAs(t, through.Incr(ctx, name).Err(), &dial)
 	assert.Equal(t, "dial", dial.Op)
 	p.Admit()
-	assert.Equal(t, int64(4), through.Incr(ctx, name).Val())
+	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
 }
 
 // TestProxyEndsWhole checks that Close ends the connections, whatever they are waiting for.

@@ -105,49 +105,34 @@ func TestKeysAreUniqueAndDeleted(t *testing.T) {
 	assert.Equal(t, int64(1), rdb.Exists(ctx, other).Val())
 }
 
-func TestServerKillAndRestart(t *testing.T) {
+// TestServerDiesAndReturns kills, stops, restarts and pauses a server, outside of a bubble and within one. It keeps its address and its
+// data.
+func TestServerDiesAndReturns(t *testing.T) {
 	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	addr := s.Addr()
-	rdb := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; o.DialerRetries = 1 })
-	ctx := t.Context()
+	addr, ctx := s.Addr(), t.Context()
+	once := func(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, 50*time.Millisecond }
+	hurried, rdb := s.Client(t, once), s.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
 	require.NoError(t, rdb.Set(ctx, "kept", 1, 0).Err())
+	for _, end := range []func(){s.Kill, s.Stop, func() {}} { // at last it restarts while it runs
+		end()
+		s.Restart()
+		assert.Equal(t, addr, s.Addr())
+		assert.Equal(t, "1", rdb.Get(ctx, "kept").Val())
+	}
 	s.Kill()
-	require.Error(t, rdb.Ping(ctx).Err())
-	s.Restart()
-	assert.Equal(t, addr, s.Addr())
-	assert.Equal(t, "1", rdb.Get(ctx, "kept").Val())
-	s.Stop()
-	require.Error(t, rdb.Ping(ctx).Err())
-	s.Restart()
-	s.Restart() // while the server runs
-	assert.Equal(t, "1", rdb.Get(ctx, "kept").Val())
-}
-
-func TestServerPauseAndResume(t *testing.T) {
-	s := Start(t)
-	hurried := s.Client(t, func(o *redis.Options) { o.MaxRetries = -1; o.ReadTimeout = 50 * time.Millisecond })
-	rdb := s.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
-	require.NoError(t, rdb.Ping(t.Context()).Err())
-	s.Pause()
-	require.Error(t, hurried.Ping(t.Context()).Err())
-	s.Resume()
-	require.NoError(t, rdb.Ping(t.Context()).Err())
-	s.Pause() // and let the cleanup end the server
-}
-
-func TestServerRestartsWithinABubble(t *testing.T) {
-	NeedReal(t)
-	s := Start(t)
+	require.Error(t, hurried.Ping(ctx).Err())
 	Run(t, func(t *testing.T, _ *redis.Client) {
-		rdb := s.Client(t)
 		start := time.Now()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
-		s.Kill()
 		time.Sleep(time.Hour)
 		s.Restart()
-		require.NoError(t, rdb.Ping(t.Context()).Err())
+		require.NoError(t, s.Client(t).Ping(t.Context()).Err())
 		assert.InDelta(t, time.Hour, time.Since(start), float64(time.Minute))
 	})
+	s.Pause()
+	require.Error(t, hurried.Ping(ctx).Err())
+	s.Resume()
+	require.NoError(t, rdb.Ping(ctx).Err())
+	s.Pause() // and let the cleanup end the server
 }
 
 func TestClusterServesEverySlot(t *testing.T) {
