@@ -43,6 +43,14 @@ func newDingDemo(t *testing.T, rdb *redis.Client, out io.Writer) *dingDemo {
 	return d
 }
 
+// inDing runs f in virtual time, with a demo and what it prints.
+func inDing(t *testing.T, f func(t *testing.T, d *dingDemo, out *bytes.Buffer), opts ...func(*redis.Options)) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var out bytes.Buffer
+		f(t, newDingDemo(t, rdb, &out), &out)
+	}, opts...)
+}
+
 var dingVerdict = regexp.MustCompile(`^penalties: (\d+) \(without the limiter (\d+)\); most in any 1s: (\d+) \(limit 20\); ` +
 	`sent during the known ban: (\d+); (\d+)% of the allowed rate$`)
 
@@ -52,9 +60,7 @@ func verdict(t *testing.T, out []byte) (n [5]int) {
 	m := dingVerdict.FindStringSubmatch(line)
 	require.NotNil(t, m, "%q", line)
 	for i := range n {
-		var err error
-		n[i], err = strconv.Atoi(m[i+1])
-		require.NoError(t, err)
+		n[i] = redistest.Must(strconv.Atoi(m[i+1]))(t)
 	}
 	return n
 }
@@ -71,10 +77,9 @@ func (v dingBoth) close()            { v.dingPlain.close(); v.dingJSON.close() }
 
 // TestDingtalk runs the whole demo, with its quiet parts shortened: 19 s of virtual time.
 func TestDingtalk(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out, lines bytes.Buffer
-		d := newDingDemo(t, rdb, nil)
-		d.view = dingBoth{&dingPlain{&out}, &dingJSON{jsonView{out: &lines}}}
+	inDing(t, func(t *testing.T, d *dingDemo, out *bytes.Buffer) {
+		var lines bytes.Buffer
+		d.view = dingBoth{&dingPlain{out}, &dingJSON{jsonView{out: &lines}}}
 		p := d.parts
 		require.Less(t, p.Without+p.With+p.Ban+p.After, 45*time.Second)
 		d.parts = dingParts{2 * time.Second, 4 * time.Second, p.Ban, 3 * time.Second}
@@ -179,9 +184,7 @@ func requireDingJSON(t *testing.T, out []byte) {
 
 // TestDingtalkFindsPenalties checks a profile without its margin: 20 calls a second leave, and 21 arrive in one.
 func TestDingtalkFindsPenalties(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDingDemo(t, rdb, &out)
+	inDing(t, func(t *testing.T, d *dingDemo, out *bytes.Buffer) {
 		d.margin = 0
 		d.parts = dingParts{500 * time.Millisecond, 3 * time.Second, 500 * time.Millisecond, 500 * time.Millisecond}
 		err := d.run(t.Context())
@@ -195,9 +198,7 @@ func TestDingtalkFindsPenalties(t *testing.T) {
 
 // TestDingtalkFindsCallsDuringTheBan checks a cool-down that is too short: the fleet is silent only until it ends.
 func TestDingtalkFindsCallsDuringTheBan(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out bytes.Buffer
-		d := newDingDemo(t, rdb, &out)
+	inDing(t, func(t *testing.T, d *dingDemo, out *bytes.Buffer) {
 		d.adjust = []platform.Option{platform.WithPenalty(platform.ScopeIP, 200*time.Millisecond)}
 		d.parts = dingParts{500 * time.Millisecond, time.Second, 2 * time.Second, 500 * time.Millisecond}
 		err := d.run(t.Context())
@@ -212,9 +213,7 @@ func TestDingtalkInterrupted(t *testing.T) {
 	for _, after := range []time.Duration{0, 300 * time.Millisecond, time.Second, 2 * time.Second, 3 * time.Second} {
 		t.Run(after.String(), func(t *testing.T) {
 			var c connections
-			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-				var out bytes.Buffer
-				d := newDingDemo(t, rdb, &out)
+			inDing(t, func(t *testing.T, d *dingDemo, out *bytes.Buffer) {
 				d.parts = dingParts{500 * time.Millisecond, time.Second, time.Second, time.Second}
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(after, cancel)
@@ -223,7 +222,7 @@ func TestDingtalkInterrupted(t *testing.T) {
 				require.Less(t, time.Since(start), after+500*time.Millisecond)
 				require.NotContains(t, out.String(), "of the allowed rate", "no verdict on half a demo")
 				d.store.requireNoKeys(t)
-				require.EqualValues(t, rdb.PoolStats().TotalConns, c.count(), "connections that nobody closed")
+				require.EqualValues(t, d.store.rdb.PoolStats().TotalConns, c.count(), "connections that nobody closed")
 			}, c.option)
 		})
 	}
@@ -231,9 +230,8 @@ func TestDingtalkInterrupted(t *testing.T) {
 
 func TestDingtalkLosesRedis(t *testing.T) {
 	var c connections
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		var out, warn bytes.Buffer
-		d := newDingDemo(t, rdb, &out)
+	inDing(t, func(t *testing.T, d *dingDemo, out *bytes.Buffer) {
+		var warn bytes.Buffer
 		d.warn = &warn
 		d.parts = dingParts{500 * time.Millisecond, time.Minute, time.Second, time.Second}
 		time.AfterFunc(time.Second, c.cut)
@@ -250,13 +248,18 @@ func TestDingtalkLosesRedis(t *testing.T) {
 // connections are the connections to a Redis that can go down.
 type connections struct {
 	down atomic.Bool
-	mu   sync.Mutex
-	open map[*connection]bool
+	open sync.Map // of the connections
 }
 
+// A connection is one of connections as long as it is open.
 type connection struct {
 	net.Conn
 	all *connections
+}
+
+func (k *connection) Close() error {
+	k.all.open.Delete(k)
+	return k.Conn.Close()
 }
 
 func (c *connections) option(o *redis.Options) {
@@ -267,39 +270,21 @@ func (c *connections) option(o *redis.Options) {
 		if err != nil {
 			return nil, err
 		}
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if c.open == nil {
-			c.open = map[*connection]bool{}
-		}
 		k := &connection{conn, c}
-		c.open[k] = true
+		c.open.Store(k, true)
 		return k, nil
 	}
-}
-
-// Close closes the connection and forgets it.
-func (k *connection) Close() error {
-	k.all.mu.Lock()
-	defer k.all.mu.Unlock()
-	delete(k.all.open, k)
-	return k.Conn.Close()
 }
 
 // cut closes the connections as a Redis that dies does.
 func (c *connections) cut() {
 	c.down.Store(true)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for k := range c.open {
-		_ = k.Conn.Close()
-	}
+	c.open.Range(func(k, _ any) bool { _ = k.(*connection).Conn.Close(); return true })
 }
 
-func (c *connections) count() int {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return len(c.open)
+func (c *connections) count() (n int) {
+	c.open.Range(func(any, any) bool { n++; return true })
+	return n
 }
 
 // TestDingtalkOverSockets runs the demo over real sockets and in real time, where a busy machine may delay anything.

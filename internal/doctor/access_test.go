@@ -67,8 +67,7 @@ func TestAccess(t *testing.T) {
 		require.NoError(t, rdb.Do(ctx, args...).Err())
 	}
 	ask := func(name string) *Report {
-		r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "app", name))(t)
-		return r
+		return redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "app", name))(t)
 	}
 	user("~*orders*")
 	require.Equal(t, &Report{Findings: []Finding{}, Skipped: []Skip{}}, ask("orders"))
@@ -81,10 +80,7 @@ func TestAccess(t *testing.T) {
 		require.Empty(t, r.Skipped)
 		require.Len(t, r.Findings, 1)
 		f := r.Findings[0]
-		require.Equal(t, "acl", f.Check)
-		require.Equal(t, Critical, f.Severity)
-		require.Equal(t, `the user "app" may not run incrby, zadd`, f.Found)
-		require.Equal(t, "redis-cli acl setuser app +incrby +zadd", f.Fix)
+		require.Equal(t, []any{"acl", Critical, `the user "app" may not run incrby, zadd`, "redis-cli acl setuser app +incrby +zadd"}, []any{f.Check, f.Severity, f.Found, f.Fix})
 		require.NotEmpty(t, f.Node)
 	}
 	// The keys in braces are easily forgotten.
@@ -119,9 +115,7 @@ func TestDrift(t *testing.T) {
 	drift = "another rate"
 	list := both()
 	require.Len(t, list, 1)
-	require.Equal(t, "drift", list[0].Check)
-	require.Equal(t, Warning, list[0].Severity)
-	require.Equal(t, "fix it", list[0].Fix)
+	require.Equal(t, []any{"drift", Warning, "fix it"}, []any{list[0].Check, list[0].Severity, list[0].Fix})
 	w.do(hash("rate", "x"))
 	require.Equal(t, "malformed", both()[0].Check, "which has no rate to compare")
 }
@@ -160,12 +154,11 @@ func TestIdle(t *testing.T) {
 		p := w.rdb.Pipeline()
 		for i := range n {
 			name := fmt.Sprint(base, "user:", i)
+			p.Del(w.ctx, name, "{"+name+"}:permits", "{"+name+"}:value")
 			p.HSet(w.ctx, name, "rate", 10, "interval", 60_000, "type", 0, "keepAliveTime", 0)
-			p.Persist(w.ctx, name)
 			if ttl > 0 {
 				p.PExpire(w.ctx, name, ttl)
 			}
-			p.Del(w.ctx, "{"+name+"}:permits", "{"+name+"}:value")
 			if used > 0 {
 				p.Set(w.ctx, "{"+name+"}:value", 9, 0)
 				p.ZAdd(w.ctx, "{"+name+"}:permits", redis.Z{Score: float64(w.now.Add(-used).UnixMilli()), Member: "\x08abcdefgh\x01\x00\x00\x00"})
@@ -174,8 +167,7 @@ func TestIdle(t *testing.T) {
 		redistest.Must(p.Exec(w.ctx))(t)
 	}
 	find := func() []Finding {
-		r := redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{Match: base + "*"}, 10_000, nil))(t)
-		return r.Findings
+		return redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{Match: base + "*"}, 10_000, nil))(t).Findings
 	}
 	set(manyIdle, 0, 25*time.Hour)
 	list := find()

@@ -28,6 +28,15 @@ func rrlCompare(t *testing.T, args ...string) (code int, stdout, stderr string) 
 	return code, out.String(), errs.String()
 }
 
+// compares runs a command that is to succeed.
+func compares(t *testing.T, args ...string) string {
+	t.Helper()
+	code, out, errs := rrlCompare(t, args...)
+	require.Equal(t, command.ExitOK, code, errs)
+	require.Empty(t, errs)
+	return out
+}
+
 func TestCompareUsage(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -114,13 +123,10 @@ func TestCompareChartOfALongTraffic(t *testing.T) {
 }
 
 func TestCompareTable(t *testing.T) {
-	code, out, errs := rrlCompare(t, "--case", "edge", "--limiter", "leakyqueue,FixedWindow", "--limiter", "SLIDINGLOG")
-	require.Empty(t, errs)
-	require.Equal(t, command.ExitOK, code)
+	out := compares(t, "--case", "edge", "--limiter", "leakyqueue,FixedWindow", "--limiter", "SLIDINGLOG")
 	require.Equal(t, edgeTable+strings.Join(append(compareLegend, aheadLegend...), "\n")+"\n", out)
 
-	code, out, _ = rrlCompare(t, "--case", "edge", "--limiter", "LeakyQueue", "--wait", "0s")
-	require.Equal(t, command.ExitOK, code)
+	out = compares(t, "--case", "edge", "--limiter", "LeakyQueue", "--wait", "0s")
 	require.Contains(t, out, "\nlimit 5 per 1s, 10 permits asked\n")
 	require.Contains(t, out, "\nLeakyQueue              2         8         2   0.40x         5        -    200ms\n")
 	require.NotContains(t, out, aheadLegend[0])
@@ -158,8 +164,7 @@ func TestCompareFitsTheTerminal(t *testing.T) {
 
 func TestCompareJSON(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "x.svg")
-	code, out, errs := rrlCompare(t, "--json", "--case", "edge", "--limiter", "FixedWindow", "--svg", file)
-	require.Equal(t, command.ExitOK, code, errs)
+	out := compares(t, "--json", "--case", "edge", "--limiter", "FixedWindow", "--svg", file)
 	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
 	require.Len(t, lines, 3)
 	require.JSONEq(t, `{"event":"case","case":"edge","about":"1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)",
@@ -178,15 +183,13 @@ func TestComparePattern(t *testing.T) {
 	// Ten requests at once, then one every 100ms: a log admits none of the latter, a bucket admits all of them.
 	require.NoError(t, os.WriteFile(pattern, []byte("0s 10 # at once\n0.1s..1s 9\n"), 0o600))
 	args := []string{"--pattern", pattern, "--rate", "10/1s", "--limiter", "SlidingLog,TokenBucket"}
-	code, out, errs := rrlCompare(t, args...)
-	require.Equal(t, command.ExitOK, code, errs)
+	out := compares(t, args...)
 	require.True(t, strings.HasPrefix(out, "pattern: the requests of "), out)
 	require.Contains(t, out, "limit 10 per 1s, 19 permits asked")
 	require.Contains(t, out, "\nSlidingLog             10         9        10   1.00x        10        -    900ms\n")
 	require.Contains(t, out, "\nTokenBucket            19         0        19   1.90x !      19        -        -\n")
 
-	code, out, errs = rrlCompare(t, append(args, "--case", "edge")...)
-	require.Equal(t, command.ExitOK, code, errs)
+	out = compares(t, append(args, "--case", "edge")...)
 	require.Less(t, strings.Index(out, "edge: "), strings.Index(out, "pattern: "))
 }
 
@@ -197,8 +200,7 @@ func TestCompareWritesFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(at("one.svg"), []byte("old"), 0o604))
 	require.NoError(t, os.Symlink("one.svg", at("link.svg")))
 	few := []string{"--case", "edge", "--limiter", "FixedWindow,GCRA"}
-	code, out, errs := rrlCompare(t, append(few, "--svg", at("link.svg"), "--png", at("one.png"))...)
-	require.Equal(t, command.ExitOK, code, errs)
+	out := compares(t, append(few, "--svg", at("link.svg"), "--png", at("one.png"))...)
 	require.Contains(t, out, "\nwrote "+at("link.svg")+"\nwrote "+at("one.png")+"\n")
 	info := redistest.Must(os.Lstat(at("one.svg")))(t)
 	require.Equal(t, os.FileMode(0o604), info.Mode())
@@ -211,10 +213,8 @@ func TestCompareWritesFiles(t *testing.T) {
 	require.Equal(t, 1440, redistest.Must(png.DecodeConfig(f))(t).Width)
 
 	// With several pictures, the files get names.
-	code, _, errs = rrlCompare(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
-	require.Equal(t, command.ExitOK, code, errs)
-	code, _, errs = rrlCompare(t, append(few, "--case", "burst", "--svg", at("none"))...)
-	require.Equal(t, command.ExitOK, code, errs)
+	compares(t, append(few, "--case", "burst", "--by", "limiter", "--svg", at("a.b.svg"))...)
+	compares(t, append(few, "--case", "burst", "--svg", at("none"))...)
 	require.Equal(t, []string{"a.b-fixedwindow.svg", "a.b-gcra.svg", "link.svg", "none-burst", "none-edge", "one.png", "one.svg"}, names(t, dir))
 }
 
@@ -264,8 +264,7 @@ type full struct{}
 func (full) Write([]byte) (int, error) { return 0, errors.New("the disk is full") }
 
 func TestCompareHelp(t *testing.T) {
-	code, out, _ := rrlCompare(t, "--help")
-	require.Equal(t, command.ExitOK, code)
+	out := compares(t, "--help")
 	for _, want := range []string{"--case", "--pattern", "--rate", "--limiter", "--wait", "--svg", "--png", "--by", "--json",
 		"articles, edge, trickle, burst, large", "0s..5s 100"} {
 		require.Contains(t, out, want)
@@ -294,8 +293,7 @@ func TestCompareIsVisible(t *testing.T) {
 	pattern, svg := filepath.Join(dir, name), filepath.Join(dir, "x.svg")
 	require.NoError(t, os.WriteFile(pattern, []byte("0s 1\n"), 0o600))
 	for _, args := range [][]string{{}, {"--json"}} {
-		code, out, errs := rrlCompare(t, append([]string{"--limiter", "gcra", "--pattern", pattern, "--rate", "1/1s", "--svg", svg}, args...)...)
-		require.Equal(t, command.ExitOK, code, errs)
+		out := compares(t, append([]string{"--limiter", "gcra", "--pattern", pattern, "--rate", "1/1s", "--svg", svg}, args...)...)
 		visible(out)
 		require.Contains(t, out, `a\`)
 		picture := redistest.Must(os.ReadFile(svg))(t)
