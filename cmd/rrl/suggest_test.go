@@ -31,22 +31,34 @@ func TestDidYouMean(t *testing.T) {
 // TestCompletion asks real shells, which run this test's program as rrl, what they would complete.
 func TestCompletion(t *testing.T) {
 	redistest.NoRace(t, "shells complete words")
+	redistest.Repeats(t)
 	bin := t.TempDir()
 	require.NoError(t, os.Symlink(redistest.Must(os.Executable())(t), filepath.Join(bin, "rrl")))
 	l := newLive(t)
 	l.limiter(l.base, tenAMinute)
-	// Each script completes the words of its arguments, and prints a completion a line.
+	lines := []string{"rrl ", "rrl ls --ma", "rrl delete " + l.base + " --", "rrl completion ", "rrl delete " + l.base + " --write "}
+	// Each script completes the last words of the lines that are its arguments, and prints a completion a line.
 	for shell, script := range map[string]string{
 		"bash": `source <(rrl completion bash)
-			COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); COMP_LINE="$*"; COMP_POINT=${#COMP_LINE}
-			__rrl_bash_autocomplete; printf '%s\n' "${COMPREPLY[@]}"`,
+			for COMP_LINE in "$@"; do
+				echo "== $COMP_LINE"
+				mapfile -td ' ' COMP_WORDS < <(printf '%s ' "$COMP_LINE")
+				COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); COMP_POINT=${#COMP_LINE}
+				__rrl_bash_autocomplete; printf '%s\n' "${COMPREPLY[@]}"
+			done`,
 		"zsh": `autoload -U compinit; compinit -u -D
 			source <(rrl completion zsh)
 			_describe() { printf '%s\n' "${(@P)2}" } # these two need the line editor
 			_files() { }
-			words=("$@"); _rrl`,
+			for line in "$@"; do
+				echo "== $line"
+				words=("${(@s: :)line}"); _rrl
+			done`,
 		"fish": `rrl completion fish | source
-			complete -C "$argv"`,
+			for line in $argv
+				echo "== $line"
+				complete -C "$line"
+			end`,
 	} {
 		t.Run(shell, func(t *testing.T) {
 			path, err := exec.LookPath(shell)
@@ -56,30 +68,26 @@ func TestCompletion(t *testing.T) {
 				}
 				t.Skip(err)
 			}
-			complete := func(words ...string) string {
-				args := []string{"-c", script, "-"}
-				if shell == "fish" {
-					args = []string{"--no-config", "-c", script}
-				}
-				cmd := exec.CommandContext(t.Context(), path, append(args, words...)...)
-				cmd.Env = append(os.Environ(), asProgram+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "REDIS_URL="+l.url, "HOME="+bin, "TERM=dumb")
-				var errs bytes.Buffer
-				cmd.Stderr = &errs
-				out, err := cmd.Output()
-				require.NoError(t, err, errs.String())
-				require.Empty(t, errs.String())
-				return string(out)
+			args := []string{"-c", script, "-"}
+			if shell == "fish" {
+				args = []string{"--no-config", "-c", script}
 			}
-			all := complete("rrl", "")
+			cmd := exec.CommandContext(t.Context(), path, append(args, lines...)...)
+			cmd.Env = append(os.Environ(), asProgram+"=1", "PATH="+bin+":"+os.Getenv("PATH"), "REDIS_URL="+l.url, "HOME="+bin, "TERM=dumb")
+			var errs bytes.Buffer
+			cmd.Stderr = &errs
+			out := redistest.Must(cmd.Output())(t)
+			require.Empty(t, errs.String())
+			found := strings.Split(string(out), "== ")[1:]
+			require.Len(t, found, len(lines), "%s", out)
 			for _, want := range []string{"doctor", "cool-down", "set-rate", "completion"} {
-				require.Regexp(t, `(?m)^`+want+`\b`, all)
+				require.Regexp(t, `(?m)^`+want+`\b`, found[0])
 			}
-			require.Regexp(t, `(?m)^--match\b`, complete("rrl", "ls", "--ma"))
-			require.NotRegexp(t, `(?m)^--limit\b`, complete("rrl", "ls", "--ma"))
-			require.Regexp(t, `(?m)^--write\b`, complete("rrl", "delete", l.base, "--"))
-			require.Regexp(t, `(?m)^zsh\b`, complete("rrl", "completion", ""))
-			complete("rrl", "delete", l.base, "--write", "") // which does not run
+			require.Regexp(t, `(?m)^--match\b`, found[1])
+			require.NotRegexp(t, `(?m)^--limit\b`, found[1])
+			require.Regexp(t, `(?m)^--write\b`, found[2])
+			require.Regexp(t, `(?m)^zsh\b`, found[3])
 		})
 	}
-	require.Len(t, l.keys(), 3)
+	require.Len(t, l.keys(), 3, "delete --write did not run")
 }

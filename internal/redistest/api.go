@@ -25,6 +25,7 @@ const apiFile = "testdata/api.txt"
 func API(t testing.TB) {
 	t.Helper()
 	NoServer(t)
+	NoRace(t, "it lists names")
 	got := apiOf(importDir(t))
 	if os.Getenv("RATELIMITER_API") == "write" {
 		require.NoError(t, os.MkdirAll(filepath.Dir(apiFile), 0o755))

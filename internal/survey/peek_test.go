@@ -73,8 +73,12 @@ func (s scene) set(t *testing.T, rdb *redis.Client, name string) {
 	if s.value != nil {
 		require.NoError(t, rdb.Set(ctx, "{"+name+"}:value"+suffix, s.value, 0).Err())
 	}
+	var zs []redis.Z
 	for _, p := range s.members {
-		require.NoError(t, rdb.ZAdd(ctx, "{"+name+"}:permits"+suffix, redis.Z{Score: float64(now.Add(-p.age).UnixMilli()), Member: p.raw(now)}).Err())
+		zs = append(zs, redis.Z{Score: float64(now.Add(-p.age).UnixMilli()), Member: p.raw(now)})
+	}
+	if zs != nil {
+		require.NoError(t, rdb.ZAdd(ctx, "{"+name+"}:permits"+suffix, zs...).Err())
 	}
 	if s.do != nil {
 		client := s.of(t, rdb)
