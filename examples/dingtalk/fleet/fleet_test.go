@@ -27,15 +27,14 @@ func TestMain(m *testing.M) {
 // in flight end, and ends them itself after the grace period.
 func TestWaitAndStop(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		limits := NewLimits(rdb, redistest.Key(t))
+		start := func(call func(context.Context, *http.Client) bool) *Fleet {
+			return redistest.Must(Start(t.Context(), NewLimits(rdb, redistest.Key(t)), time.Second, []Service{
+				{Name: "a", Network: &http.Transport{}, Calls: []func(context.Context, *http.Client) bool{call}},
+			}))(t)
+		}
 		var left, abandoned atomic.Int64
 		left.Store(5)
-		f, err := Start(t.Context(), limits, time.Second, []Service{
-			{Name: "a", Network: &http.Transport{}, Calls: []func(context.Context, *http.Client) bool{
-				func(context.Context, *http.Client) bool { return left.Add(-1) > 0 },
-			}},
-		})
-		require.NoError(t, err)
+		f := start(func(context.Context, *http.Client) bool { return left.Add(-1) > 0 })
 		f.Wait()
 		require.Zero(t, left.Load())
 		f.Stop()
@@ -43,19 +42,14 @@ func TestWaitAndStop(t *testing.T) {
 
 		for _, takes := range []time.Duration{500 * time.Millisecond, time.Minute} {
 			begin := time.Now()
-			f, err = Start(t.Context(), limits, time.Second, []Service{
-				{Name: "b", Network: &http.Transport{}, Calls: []func(context.Context, *http.Client) bool{
-					func(ctx context.Context, _ *http.Client) bool {
-						select {
-						case <-time.After(takes):
-						case <-ctx.Done():
-							abandoned.Add(1)
-						}
-						return true
-					},
-				}},
+			f = start(func(ctx context.Context, _ *http.Client) bool {
+				select {
+				case <-time.After(takes):
+				case <-ctx.Done():
+					abandoned.Add(1)
+				}
+				return true
 			})
-			require.NoError(t, err)
 			time.Sleep(100 * time.Millisecond)
 			f.Stop()
 			require.Equal(t, min(takes, 1100*time.Millisecond), time.Since(begin))
@@ -84,14 +78,11 @@ func TestDelete(t *testing.T) {
 		require.NoError(t, err)
 		defer end()
 		require.NoError(t, c.RateLimiter("x").SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Second}))
-		count := func() int {
-			keys := redistest.Must(rdb.Keys(t.Context(), "*"+prefix+"*").Result())(t)
-			return len(keys)
-		}
-		require.Equal(t, 1, count())
+		keys := func() []string { return redistest.Must(rdb.Keys(t.Context(), "*"+prefix+"*").Result())(t) }
+		require.Len(t, keys(), 1)
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		redistest.Must(limits.Delete(ended))(t)
-		require.Zero(t, count())
+		require.Empty(t, keys())
 	})
 }
