@@ -153,14 +153,7 @@ func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 	}
 }
 
-// playLocal and playShared play to new limiters, in a bubble.
-func playLocal(t *testing.T, p guavaPlay) []guavaAnswer {
-	t.Helper()
-	l := redistest.Must(limit.NewLocal(p.algorithm))(t)
-	answers := redistest.Must(p.ours(t.Context(), l))(t)
-	return answers
-}
-
+// playShared plays to a new limiter, in a bubble.
 func playShared(t *testing.T, rdb *redis.Client, name string, key int, p guavaPlay) []guavaAnswer {
 	t.Helper()
 	l := redistest.Must(limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock()))(t)

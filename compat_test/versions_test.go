@@ -18,7 +18,7 @@ import (
 const (
 	classPaths = "java/target/classpath"
 	classes    = "java/target/classes"
-	// newestDiffers is where a run writes what lenient tests met: go test hides the output of a package that passes,
+	// newestDiffers is where a run writes what differs with an unlisted newest version: go test hides the output of a package that passes,
 	// so the job that runs these tests prints this file. It is absent when nothing differed.
 	newestDiffers = "java/target/newest-differs"
 )
