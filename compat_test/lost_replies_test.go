@@ -34,7 +34,6 @@ func TestLostReplies(t *testing.T) {
 		"a cluster":  {onCluster, 2, 500, redistest.Cases(1500, 4000), 0}, // no script has keys of several slots
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			w := c.start(t, c.clients).fill(c.long)
 			losers := w.run(newTwinSeed(t).run, c.lose, true, w.ours())
 			require.GreaterOrEqual(t, losers.lists, c.lists)
