@@ -92,14 +92,12 @@ func TestBounds(t *testing.T) {
 				ctx = c.ctx(t, ctx)
 			}
 			began := time.Now()
-			_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx))
-			var e *Error
-			require.ErrorAs(t, err, &e)
+			e := rejected(t, tr, request(t, "GET", "http://x/", nil).WithContext(ctx))
 			require.InDelta(t, c.wait, time.Since(began), float64(50*time.Millisecond))
 			require.InDelta(t, time.Hour-c.wait, e.Wait, float64(100*time.Millisecond), "the wait that is left")
 			require.Equal(t, c.by, e.BoundBy)
 			require.Equal(t, c.timeout, e.Timeout())
-			require.Contains(t, err.Error(), c.text)
+			require.Contains(t, e.Error(), c.text)
 		})
 	}
 }

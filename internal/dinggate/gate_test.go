@@ -277,17 +277,6 @@ func TestLedger(t *testing.T) {
 	})
 }
 
-// TestWorstIsTheFullestWindow checks Worst, which shows how near to the limit a fleet came that kept it.
-func TestWorstIsTheFullestWindow(t *testing.T) {
-	user := old("a", "/topapi/v2/user/get")
-	inBubble(t, func(d *desk) {
-		d.play([]step{{0, 3, user, 3}, {400 * ms, 9, user, 9}, {999 * ms, 2, user, 2}, {time.Second, 4, user, 4}, {5 * time.Second, 1, user, 1}})
-		k := d.g.Ledger().Key(DimAppAPI, AppAPI("a", "POST /topapi/v2/user/get"))
-		require.Equal(t, 15, k.Worst) // from 400 ms to 1 s
-		require.EqualValues(t, 19, k.Admitted)
-	})
-}
-
 // TestManyAtOnce checks that calls that arrive at once are counted one by one: exactly 20 pass.
 func TestManyAtOnce(t *testing.T) {
 	s, err := Start()
