@@ -466,7 +466,6 @@ func TestNamesLeaveNothingBehind(t *testing.T) {
 		for i := range 100_000 {
 			_, err := c.RateLimiter(fmt.Sprint("once", i)).Allow(context.Background(), 1)
 			require.ErrorIs(t, err, ErrNotInitialized)
-			c.RateLimiter(fmt.Sprint("learnt", i)).handle.LearnType(permit.PerClient)
 		}
 		requireIdle(t, c)
 		require.NoError(t, c.Close())

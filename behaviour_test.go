@@ -44,7 +44,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 			return w.ask(b)
 		}
 		first, replay := permit.Batch{}, permit.Batch{Replay: true}
-		for _, again := range []permit.Batch{replay, {Replay: true, Check: true}} {
+		for _, again := range []permit.Batch{replay, {Replay: true, Check: permit.Checked}} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second)))
 			id := redisson.RandomID()
 			require.EqualValues(t, 3, send(id, 3, 4, first).Granted[0]) // 3 of 4 requests: 9 permits

@@ -157,7 +157,7 @@ func (c *Client) RateLimiter(name string) *RateLimiter {
 		l.err = invalid("the name of a limiter is empty: %q, mapped to %q", name, mapped)
 		return l
 	}
-	l.redis = redisson.Limiter{Conn: c.redis, Name: name, Keys: redisson.NewKeys(mapped, c.cfg.clientID)}
+	l.redis = c.redis.Limiter(mapped, name, c.cfg.clientID)
 	l.handle = c.engine.Handle(mapped, name, &l.redis)
 	l.redis.Gate = &l.handle
 	if c.cluster {

@@ -5,8 +5,6 @@ package ratelimiter
 import (
 	"context"
 	"time"
-
-	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A CoolDownOption configures [RateLimiter.CoolDown].
@@ -68,9 +66,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 		return nil
 	}
 	l.handle.NoteCoolDown(until) // it holds even if Redis is down and cannot be told
-	err := l.withType("CoolDown", func(typ permit.Type) error {
-		return l.redis.CoolDown(ctx, typ, left, c.reopen)
-	})
+	err := l.redis.CoolDown(ctx, left, c.reopen)
 	if err == nil {
 		l.handle.ToldCoolDown(until)
 		l.handle.Changed() // callers that wait learn the new wait
@@ -109,12 +105,8 @@ func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
-	lifted := false
 	l.handle.NoteCoolDown(time.Time{})
-	err := l.withType("LiftCoolDown", func(typ permit.Type) (err error) {
-		lifted, err = l.redis.LiftCoolDown(ctx, typ)
-		return err
-	})
+	lifted, err := l.redis.LiftCoolDown(ctx)
 	if err == nil {
 		l.handle.Changed()
 	}

@@ -288,7 +288,7 @@ func TestTypeThatKeepsChanging(t *testing.T) {
 		peer, on := redistest.Peer(t, w.rdb), false
 		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			if on { // it has another type than a client expects before each of its calls
-				peer.HSet(ctx, w.l.redis.Keys.Hash, "type", int(w.l.handle.Type().Other()))
+				peer.HSet(ctx, w.l.redis.Keys.Hash, "type", int(w.l.redis.Type().Other()))
 			}
 			return next(ctx, cmd)
 		})

@@ -76,9 +76,7 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	if len(cond) == 1 {
 		c = cond[0]
 	}
-	set, err := l.redis.Expire(ctx, ttl, at, c.flag)
-	l.handle.ForgetTTL()
-	return set, err
+	return l.redis.Expire(ctx, ttl, at, c.flag)
 }
 
 // ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),

@@ -12,7 +12,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -58,7 +57,7 @@ func TestMendsGrantNoMore(t *testing.T) {
 	fixes := map[string]func(w *world, r Rate) error{
 		"Heal": func(w *world, _ Rate) error { return w.l.Heal(w.ctx) },
 		check: func(w *world, r Rate) error {
-			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: true, DryRun: true})
+			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: permit.Checked, DryRun: true})
 			if a.Next == permit.Heal {
 				return w.l.redis.Heal(w.ctx, permit.Type(r.Type), permit.Checked)
 			}
@@ -266,7 +265,7 @@ func TestOverFullAnyState(t *testing.T) {
 				members[i], over, used = members[i]-n, over-n, used-n
 			}
 			n := rapid.Int64Range(1, rate).Draw(rt, "asked")
-			b := permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: n, Count: 1}}, Check: true}
+			b := permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: n, Count: 1}}, Check: permit.Checked}
 			a := w.ask(b)
 			if a.Next == permit.Heal {
 				require.NoError(rt, w.l.redis.Heal(w.ctx, permit.Overall, causeOf(lowered)))
@@ -351,6 +350,17 @@ func TestChecksAreFew(t *testing.T) {
 		require.LessOrEqual(t, n, 20, "in 20 s")
 		require.GreaterOrEqual(t, n, 18)
 	})
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(10)
+		time.Sleep(2 * time.Second)
+		w.granted(10)
+		n := checks(w, func() {
+			for range 100 {
+				require.False(t, w.try(1).Granted)
+			}
+		})
+		require.Equal(t, 1, n, "rejections of one interval look for lost permits once")
+	})
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		const limiters, calls = 2000, 4000
 		for i := range limiters {
@@ -362,7 +372,7 @@ func TestChecksAreFew(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		})
-		require.InDelta(t, calls/engine.CheckSample, n, 55, "one call in 64")
+		require.InDelta(t, calls/redisson.CheckSample, n, 55, "one call in 64")
 		for i := range limiters {
 			must(w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx))(t)
 		}

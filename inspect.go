@@ -6,7 +6,6 @@ import (
 	"context"
 	"iter"
 
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/wire"
 )
@@ -29,15 +28,8 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	if err := l.ready(ctx); err != nil {
 		return State{}, err
 	}
-	var (
-		found redisson.State
-		typ   permit.Type
-	)
-	err := l.withType("Inspect", func(t permit.Type) (err error) {
-		found, err = l.redis.Inspect(ctx, t)
-		typ = t
-		return err
-	})
+	found, err := l.redis.Inspect(ctx)
+	typ := found.Type
 	if found.Fields == nil {
 		return State{}, err
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -35,7 +34,7 @@ func TestProbeLeavesNoTrace(t *testing.T) {
 				return dumps
 			}
 			probe := func() {
-				require.NoError(t, w.l.redis.Probe(w.ctx, permit.Type(typ)))
+				require.NoError(t, w.l.redis.Probe(w.ctx))
 			}
 			probe()
 			require.Empty(t, state())

@@ -4,12 +4,10 @@ package ratelimiter
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/outage"
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
@@ -101,7 +99,6 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	}
 	set, err := l.redis.SetRate(ctx, r.permit(), mustExist, o.keepState)
 	if set {
-		l.handle.LearnType(permit.Type(r.Type))
 		l.handle.Changed()
 	}
 	return set, err
@@ -128,12 +125,7 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
 	}
-	var n int64
-	err := l.withType("AvailablePermits", func(typ permit.Type) (err error) {
-		n, err = l.redis.Available(ctx, typ)
-		return err
-	})
-	return n, err
+	return l.redis.Available(ctx)
 }
 
 // Release gives permits back before their interval is over, by shrinking or removing the newest grants. It
@@ -148,13 +140,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
 	}
-	left := permits
-	err := l.withType("Release", func(typ permit.Type) (err error) {
-		for left > 0 && err == nil {
-			left, err = l.redis.Release(ctx, typ, left)
-		}
-		return err
-	})
+	left, err := l.redis.Release(ctx, permits)
 	if left < permits {
 		l.handle.Changed()
 	}
@@ -186,24 +172,6 @@ func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 		l.handle.Changed()
 	}
 	return deleted, err
-}
-
-// withType calls f with the type that the limiter had when it was last seen. When f reports that the limiter
-// has the other type, withType remembers that and calls f again.
-func (l *RateLimiter) withType(op string, f func(permit.Type) error) error {
-	typ := l.handle.Type()
-	for changes := 0; ; changes++ {
-		err := f(typ)
-		var other *permit.WrongTypeError
-		if !errors.As(err, &other) {
-			return err
-		}
-		if changes == permit.MaxTypeChanges {
-			return permit.TypeKeepsChanging(op, l.name)
-		}
-		typ = other.Type
-		l.handle.LearnType(typ)
-	}
 }
 
 func (l *RateLimiter) checkRate(ctx context.Context, r Rate) error {

@@ -24,44 +24,40 @@ type Asked struct {
 
 // Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
 func (h *Handle) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true}, permit.Sick)
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true})
 	return a, err
 }
 
 // Look is like [Handle.Peek], but keeps the limiter alive, as a call that takes permits does.
 func (h *Handle) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true}, permit.Sick)
+	a, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true})
 	return a, err
 }
 
 // Ask asks for permits until the reply is complete. It does not wait in the queue.
 func (h *Handle) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
-	return h.ask(ctx, permits, permit.Batch{}, h.takeCheck())
+	return h.ask(ctx, permits, permit.Batch{})
 }
 
 // Check looks for permits that are lost or too many, if that is due, for a caller whose own calls do not check anything.
 func (h *Handle) Check(ctx context.Context, permits int64) error {
-	cause := h.takeCheck()
+	cause := h.backend.CheckDue()
 	if cause == permit.Sick {
 		return nil
 	}
-	_, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true}, cause)
+	_, _, err := h.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true, Check: cause})
 	return err
 }
 
-// ask makes the call b, whose type, ID and runs it sets, until the reply is complete. It checks the state first unless
-// the cause is Sick.
-func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch, cause permit.HealCause) (a permit.Reply, asked Asked, err error) {
-	b.Type, b.Floor, b.Check = h.Type(), h.floor, cause != permit.Sick
+// ask makes the call b, whose ID and runs it sets, until the reply is complete.
+func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
+	b.Floor = h.floor
 	b.Runs = []permit.Run{{Permits: permits, Count: 1}}
 	for range maxAsks {
 		begin := time.Now()
 		b.ID = h.engine.cfg.Backends.NewID()
-		unsure := false
-		err = h.withType(&b.Type, func() (err error) {
-			a, unsure, err = h.askOnce(ctx, &b)
-			return err
-		})
+		var unsure bool
+		a, unsure, err = h.askOnce(ctx, &b)
 		asked = Asked{Type: b.Type, ID: b.ID.Run(0)}
 		if err != nil {
 			if !unsure {
@@ -77,18 +73,16 @@ func (h *Handle) ask(ctx context.Context, permits int64, b permit.Batch, cause p
 		switch {
 		case a.Granted[0] > 0:
 			if a.Next == permit.Heal {
-				_ = h.backend.Heal(ctx, b.Type, cause) // the grant stands in any case
+				_ = h.backend.Heal(ctx, b.Type, b.Check) // the grant stands in any case
 			}
 			return a, asked, nil
 		case a.Next == permit.On:
 			b.Cursor = a.Cursor
 		case a.Next == permit.Heal && !b.Healed:
-			b.Healed, b.Check = true, false
-			if err := h.backend.Heal(ctx, b.Type, cause); err != nil {
+			b.Healed = true
+			if err := h.backend.Heal(ctx, b.Type, b.Check); err != nil {
 				return permit.Reply{}, asked, err
 			}
-		case a.Next == permit.Done && !b.Check && !b.Healed && h.takeAudit(a.Rate.Interval):
-			b.Check, cause = true, permit.Checked
 		default:
 			return a, asked, nil
 		}
@@ -130,32 +124,6 @@ func (h *Handle) Settle(ctx context.Context, asked Asked, permits, actual int64)
 		h.Changed()
 	}
 	return err
-}
-
-// takeAudit reports whether the caller should look for lost permits now, which nobody else then does for a
-// while.
-func (h *Handle) takeAudit(interval time.Duration) bool {
-	h.shard.lock()
-	defer h.shard.unlock()
-	l, now := h.shard.limiterLocked(h), time.Now()
-	if now.Before(l.checks.nextAudit) {
-		return false
-	}
-	l.checks.postpone(now.Add(checkEvery(interval)))
-	return true
-}
-
-// takeCheck is [checks.take] for a caller outside of the queue, for which each check is a call of its own. It makes the
-// limiter known, so that the next check has a time.
-func (h *Handle) takeCheck() permit.HealCause {
-	h.shard.lock()
-	defer h.shard.unlock()
-	l, now := h.shard.limiterLocked(h), time.Now()
-	cause := l.checks.take(now, l.rate.Interval, 4*CheckSample)
-	if l.checks.nextCheck.IsZero() {
-		l.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
-	}
-	return cause
 }
 
 func (h *Handle) learnRate(a *permit.Reply, begin time.Time) {

@@ -108,39 +108,14 @@ func (f *flight) ask(probe bool) (a permit.Reply, sent time.Time, err error) {
 	}
 	if f.local != nil {
 		sent = time.Now()
-		if err = h.reconcile(f.ctx, f.local, &f.Type); err != nil {
+		if err = h.reconcile(f.ctx, f.local); err != nil {
 			return a, sent, err
 		}
 	}
-	for range permit.MaxTypeChanges + 1 { // withType would need more stack
-		sent = time.Now()
-		a, err = h.backend.Acquire(f.ctx, &f.Batch)
-		h.noteReply(&f.call, sent, err)
-		if !h.learnsType(&f.Type, err) {
-			return a, sent, err
-		}
-	}
-	return a, sent, permit.TypeKeepsChanging("acquire", h.name)
-}
-
-// withType makes a call for the type *typ, and again for another one that the limiter turns out to have.
-func (h *Handle) withType(typ *permit.Type, call func() error) error {
-	for range permit.MaxTypeChanges + 1 {
-		if err := call(); !h.learnsType(typ, err) {
-			return err
-		}
-	}
-	return permit.TypeKeepsChanging("acquire", h.name)
-}
-
-// learnsType reports whether err says that the limiter does not have the type *typ, and corrects that.
-func (h *Handle) learnsType(typ *permit.Type, err error) bool {
-	other, ok := err.(*permit.WrongTypeError)
-	if ok {
-		*typ = other.Type
-		h.LearnType(other.Type)
-	}
-	return ok
+	sent = time.Now()
+	a, err = h.backend.Acquire(f.ctx, &f.Batch)
+	h.noteReply(&f.call, sent, err)
+	return a, sent, err
 }
 
 // withLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.

@@ -22,8 +22,7 @@ import (
 // error that is a *[retry.Error] occurred on the way to Redis; any other error is what Redis replied. The
 // methods are called without locks, and by several goroutines.
 type Backend interface {
-	// Acquire asks for the permits of b. A *[permit.WrongTypeError] means that b does not have the limiter's
-	// type.
+	// Acquire asks for the permits of b, and sets its type.
 	Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error)
 	// Refund gives back the permits of g that are not kept.
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
@@ -31,7 +30,9 @@ type Backend interface {
 	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
 	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
 	// are.
-	Probe(ctx context.Context, typ permit.Type) error
+	Probe(ctx context.Context) error
+	// CheckDue returns why a caller whose own calls check nothing should check the state now, or Sick.
+	CheckDue() permit.HealCause
 	// Heal makes the permits left and those in use add up to the rate.
 	Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error
 }
@@ -42,7 +43,7 @@ type Backends interface {
 	NewID() permit.ID
 	// Joint reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
 	Joint(parts []permit.Part) bool
-	// AcquireAll asks for all parts at one instant, and returns the indexes of those that reject.
+	// AcquireAll asks for all parts at one instant, sets their types, and returns the indexes of those that reject.
 	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error)
 	// Shard returns the part of a divided Redis that holds a limiter, as a comparable value. It reports false
 	// if that is not known.

@@ -24,10 +24,9 @@ type flight struct {
 	changes     int       // of the limiter, when the flight left
 	more        bool      // it goes on with the callers that are left
 	heal        bool      // the limiter is to be healed first
-	cause       permit.HealCause
-	healthProbe bool // it has no callers; it was allowed in order to probe Redis
-	inline      bool // it runs in the goroutine of its caller
-	handedOff   bool // it went on to another goroutine, under the same ID
+	healthProbe bool      // it has no callers; it was allowed in order to probe Redis
+	inline      bool      // it runs in the goroutine of its caller
+	handedOff   bool      // it went on to another goroutine, under the same ID
 	call        outage.Call
 	local       *outage.Share
 	ticket      fair.Ticket // of callers that pass the first waiter

@@ -50,7 +50,7 @@ func (f *flight) flyInline() {
 func (f *flight) step() (more bool) {
 	if f.heal {
 		f.heal = false
-		f.healNow()
+		_ = f.limiter.h.backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
 		if !f.more {
 			return false
 		}
@@ -75,19 +75,6 @@ func (f *flight) step() (more bool) {
 	f.land(&a, begin)
 	f.refundUnclaimed()
 	return f.more || f.heal
-}
-
-// healNow heals the limiter. In large sets that adds up the permits no more than 1 % of the time.
-func (f *flight) healNow() {
-	begin := time.Now()
-	_ = f.limiter.h.backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.cause) // the next reply shows whether it worked
-	if f.cause != permit.Sick {
-		l := f.limiter
-		l.shard.lock()
-		l.checks.postpone(begin.Add(max(checkEvery(l.rate.Interval), 100*time.Since(begin))))
-		l.shard.unlock()
-	}
-	f.cause = permit.Sick
 }
 
 // refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in the queue are

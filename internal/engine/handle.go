@@ -130,37 +130,6 @@ func (h *Handle) Touch() {
 	}
 }
 
-// Type returns the type that the limiter had when it was last seen, or Overall. A wrong type costs a round
-// trip.
-func (h *Handle) Type() permit.Type {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.line); l != nil {
-		return l.rate.Type
-	}
-	return permit.Overall
-}
-
-// LearnType records that the limiter has a new rate, or another type than expected. The next rejection may look
-// for lost permits again.
-func (h *Handle) LearnType(typ permit.Type) {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if typ != permit.Overall || h.shard.findLocked(h.line) != nil {
-		l := h.shard.limiterLocked(h)
-		l.rate.Type, l.checks.nextAudit, l.checks.noTTLUntil = typ, time.Time{}, time.Time{}
-	}
-}
-
-// ForgetTTL records that the limiter may have got a TTL.
-func (h *Handle) ForgetTTL() {
-	h.shard.lock()
-	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.line); l != nil {
-		l.checks.noTTLUntil = time.Time{}
-	}
-}
-
 // lowerYield is how much later than its permits are free the queue of a lower class asks for them, so that callers of the
 // others, who wait for the same instant, come first.
 const lowerYield = 10 * time.Millisecond

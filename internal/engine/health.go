@@ -82,7 +82,7 @@ func (h *Handle) proof(ctx context.Context, c *outage.Call) error {
 	// A reply that comes later proves nothing, and whoever waits for it keeps others from probing.
 	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
 	defer cancel()
-	err := h.backend.Probe(bounded, h.Type())
+	err := h.backend.Probe(bounded)
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
 	}

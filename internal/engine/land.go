@@ -33,9 +33,10 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
 	checked := f.Check
-	f.Cursor, f.more, f.Check = permit.Cursor{}, false, false
+	f.Cursor, f.more, f.Check = permit.Cursor{}, false, permit.Sick
 	switch {
 	case a.Next == permit.Heal && !f.Healed:
+		f.Check = checked // why it is to be healed
 		f.more, f.heal, f.Healed = left, true, true
 	case !left:
 	case missed && !l.permitsAreKeptLocked() && !l.triesStandBehindLocked():
@@ -45,11 +46,6 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		if f.Runs[0].Permits == permits && !headLeft {
 			f.Cursor = a.Cursor
 		}
-	case a.Next == permit.Done && !checked && !f.Healed && !begin.Before(l.checks.nextAudit):
-		// Rejected. Look for lost permits now and then: at most once an interval, and in large sets no more than
-		// 1 % of the time.
-		l.checks.postpone(begin.Add(checkEvery(a.Rate.Interval)))
-		f.more, f.Check, f.cause = true, true, permit.Checked
 	default:
 		if a.Next == permit.Heal {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
@@ -71,12 +67,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	l := f.limiter
 	a.Context = f.ctx
-	l.lastErr, l.rate.Type = nil, f.Type
+	l.lastErr = nil
 	if a.Rate.Interval > 0 {
 		l.learnRateLocked(a, begin)
-	}
-	if a.NoTTL {
-		l.checks.noTTLUntil = begin.Add(trustNoTTL)
 	}
 	if f.DryRun {
 		// What the dry run found belongs to somebody else; see takeTriesLocked.

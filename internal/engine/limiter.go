@@ -45,8 +45,7 @@ type limiter struct {
 	changes int         // made by this process; replies from before are outdated
 	lastErr error       // of the last attempt; nil if there was a reply
 	rate    permit.Rate // by the last reply
-	checks  checkSchedule
-	share   fair.Share // of the rate, beside others
+	share   fair.Share  // of the rate, beside others
 	offline offline
 }
 
@@ -82,10 +81,6 @@ const (
 	maxTries     = 2
 	maxSlowTries = 16
 	slowFlight   = 100 * time.Millisecond
-
-	// trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives
-	// it one gives one to the other keys, too; only a key that is created within this time could miss it.
-	trustNoTTL = time.Second
 )
 
 // resetLocked makes an idle limiter as good as new, with no timer armed.

@@ -92,37 +92,32 @@ func (h *Handle) Reconcile(ctx context.Context) error {
 	if !busy {
 		return nil
 	}
-	typ := h.Type()
 	ctx = context.WithoutCancel(ctx)
-	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share, &typ) })
+	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share) })
 }
 
 // reconcile reports the pending grants of share to Redis; see [outage.Share.Reconcile]. It needs no limiter, because an idle
 // one may be evicted, and become another one, while the call is on its way.
-func (h *Handle) reconcile(ctx context.Context, share *outage.Share, typ *permit.Type) error {
+func (h *Handle) reconcile(ctx context.Context, share *outage.Share) error {
 	return share.Reconcile(&outage.Reporter{
 		Lock:   &h.shard.mu, // no flight becomes ready under it
 		NewID:  h.engine.cfg.Backends.NewID,
 		Closed: h.engine.closed,
-		Report: func(b permit.Batch) (permit.Reply, error, error) { return h.report(ctx, b, typ) },
+		Report: func(b permit.Batch) (permit.Reply, error, error) { return h.report(ctx, b) },
 	})
 }
 
-// report makes one call for a limiter of the type *typ. Its errors are those of [outage.Reporter].
-func (h *Handle) report(ctx context.Context, b permit.Batch, typ *permit.Type) (a permit.Reply, rejection, err error) {
-	err = h.withType(typ, func() (err error) {
-		b.Type = *typ
-		h.Touch()
-		defer h.Touch()
-		sent := time.Now()
-		a, err = h.backend.Acquire(ctx, &b)
-		h.noteReply(nil, sent, err)
-		return err
-	})
+// report makes one call. Its errors are those of [outage.Reporter].
+func (h *Handle) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
+	h.Touch()
+	sent := time.Now()
+	a, err = h.backend.Acquire(ctx, &b)
+	h.noteReply(nil, sent, err)
+	h.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true
-		_ = h.backend.Heal(ctx, *typ, permit.Sick) // the next reply shows whether it worked
-		return h.report(ctx, b, typ)
+		_ = h.backend.Heal(ctx, b.Type, permit.Sick) // the next reply shows whether it worked
+		return h.report(ctx, b)
 	}
 	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {
 		return permit.Reply{}, nil, failure

@@ -151,9 +151,8 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	}
 	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, rejected: a.Wait > 0}
 	if l.rate.Interval == 0 {
-		typ := l.rate.Type
 		l.rate = a.Rate
-		l.rate.Type, l.rate.Interval = typ, min(a.Rate.Interval, maxInterval)
+		l.rate.Interval = min(a.Rate.Interval, maxInterval)
 	}
 	l.waiters.insert(r)
 	l.watchLocked(r)

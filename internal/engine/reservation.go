@@ -40,7 +40,7 @@ const (
 
 // NewReservation returns a reservation of no permits yet.
 func (h *Handle) NewReservation(id permit.ID, permits int64) Reservation {
-	return Reservation{Handle: h, ID: id, Permits: permits, Type: h.Type()}
+	return Reservation{Handle: h, ID: id, Permits: permits}
 }
 
 // Complete reports whether all permits wanted are held and have come back.
@@ -95,21 +95,15 @@ func (v *Reservation) send(ctx context.Context, want int64, x extent) error {
 	v.Handle.Touch()
 	defer v.Handle.Touch()
 	var a permit.Reserved
-	err := v.Handle.withType(&v.Type, func() error {
-		answered := false
-		err := v.Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
-			v.unsure = v.unsure || replay
-			a, err = v.Handle.backend.Reserve(ctx, v.call(want, x))
-			_, lost := err.(*retry.Error)
-			answered = !lost
-			return err
-		})
-		v.unsure = v.unsure || !answered
-		if _, ok := err.(*permit.WrongTypeError); ok {
-			v.clear() // what it held belongs to the other type, whose keys are no longer used
-		}
+	answered := false
+	err := v.Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
+		v.unsure = v.unsure || replay
+		a, err = v.Handle.backend.Reserve(ctx, v.call(want, x))
+		_, lost := err.(*retry.Error)
+		answered = !lost
 		return err
 	})
+	v.unsure = v.unsure || !answered
 	if err != nil {
 		return err
 	}
@@ -130,7 +124,7 @@ func (v *Reservation) call(want int64, x extent) permit.Reservation {
 
 func (v *Reservation) learn(a permit.Reserved) {
 	v.Count()
-	v.unsure = false
+	v.unsure, v.Type = false, a.Rate.Type
 	v.Rate.Permits, v.Rate.Interval = a.Rate.Permits, min(a.Rate.Interval, maxInterval)
 	if !v.Ahead {
 		a.Wait, a.Place, a.Since = v.Last.Wait, v.Last.Place, v.Last.Since

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
-	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // This file decides which flights leave, and when.
@@ -153,7 +152,7 @@ func (l *limiter) newFlightLocked() *flight {
 	if !ok {
 		f = &flight{}
 	}
-	f.limiter, f.Type, f.Floor = l, l.rate.Type, l.h.floor
+	f.limiter, f.Floor = l, l.h.floor
 	return f
 }
 
@@ -174,11 +173,6 @@ func (l *limiter) launchLocked(f *flight) {
 		f.begin = time.Now()
 	}
 	f.local = l.shard.memory.Find(l.h.key)
-	f.NoTTL, f.Gap = f.begin.Before(l.checks.noTTLUntil), l.rate.MinGap > 0
-	if !f.DryRun {
-		f.cause = l.checks.take(f.begin, l.rate.Interval, CheckSample)
-		f.Check = f.cause != permit.Sick
-	}
 	l.flights = append(l.flights, f)
 	l.h.engine.calls.Add(1)
 }

@@ -218,7 +218,7 @@ func (w *world) twice(s *state, p, l int) (bool, error) {
 // check has a process look whether value and the members add up to the rate.
 func (w *world) check(s *state, p, l int) (bool, error) {
 	b := one(p, s.freeSeq(p), 1)
-	b.Check, b.DryRun = true, true
+	b.Check, b.DryRun = permit.Checked, true
 	a, err := w.acquire(p, l, b)
 	s.tell("p%d checks L%d", p, l)
 	return !a.unset, err
@@ -359,7 +359,7 @@ func (w *world) believe(s *state, l int, n int64, keep bool) {
 }
 
 func (w *world) coolDown(s *state, l int, d time.Duration) (bool, error) {
-	err := w.limiters[0][l].CoolDown(w.ctx, w.Type, d, 0)
+	err := w.limiters[0][l].CoolDown(w.ctx, d, 0)
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
@@ -371,7 +371,7 @@ func (w *world) lift(s *state, l int) (bool, error) {
 	if w.coolsUntil(s, l) <= s.now {
 		return false, nil
 	}
-	_, err := w.limiters[0][l].LiftCoolDown(w.ctx, w.Type)
+	_, err := w.limiters[0][l].LiftCoolDown(w.ctx)
 	s.tell("p0 lifts the cool-down of L%d", l)
 	return true, err
 }

@@ -135,10 +135,6 @@ type reply struct {
 
 // acquire asks for permits as the engine does, which goes on as each reply says. The id of the first call counts.
 func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
-	cause := permit.Sick
-	if b.Check {
-		cause = permit.Checked
-	}
 	limiter := w.limiters[p][l]
 	b.Type = w.Type
 	for range 9 {
@@ -153,10 +149,10 @@ func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
 		}
 		healed := b.Healed
 		if a.Next == permit.Heal && !healed {
-			if err := limiter.Heal(w.ctx, w.Type, cause); err != nil {
+			if err := limiter.Heal(w.ctx, w.Type, b.Check); err != nil {
 				return reply{}, err
 			}
-			b.Check, b.Healed = false, true
+			b.Check, b.Healed = permit.Sick, true
 		}
 		if a.Granted[0] > 0 || a.Next == permit.Done || healed && a.Next == permit.Heal {
 			return reply{granted: a.Granted[0] > 0, wait: a.Wait}, nil

@@ -114,10 +114,8 @@ type Batch struct {
 	DryRun    bool      // take no permits
 	Renew     bool      // keep the limiter alive as a call that takes permits does; with DryRun
 	Alone     bool      // an attempt before this one got no reply: it shares no round trip, so that others cannot break it
-	Check     bool      // check that the permits left and those in use add up to the rate
+	Check     HealCause // check that the permits left and those in use add up to the rate, for this reason
 	Healed    bool      // the limiter has just been healed, so that the reply is not Heal again
-	NoTTL     bool      // the limiter had no TTL a moment ago
-	Gap       bool      // the limiter had a gap a moment ago
 	At        time.Time // date the grant back to this instant; zero for now
 	Cursor    Cursor
 	Allowance Allowance // for callers that wait
@@ -149,11 +147,11 @@ const (
 	Heal             // the limiter is to be healed first
 )
 
-// A HealCause tells why a limiter is healed.
+// A HealCause tells why a limiter is checked and healed.
 type HealCause int
 
 const (
-	Sick    HealCause = iota // a reply is Heal
+	Sick    HealCause = iota // a reply is Heal; a call is not to check
 	Checked                  // the state is checked now and then
 	Lowered                  // the rate has been lowered, or whoever asks for it believes the grants: what is left goes first
 )
@@ -168,7 +166,6 @@ type Reply struct {
 	Next      Next
 	Cursor    Cursor
 	Skew      time.Duration
-	NoTTL     bool   // the limiter had no TTL; false also if the call did not look
 	Others    Others // if the call had an Allowance
 	// Context is that in which the call was made, the first of its requests', which the engine fills in.
 	Context context.Context

@@ -10,6 +10,7 @@ package redisson
 import (
 	"context"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"strconv"
 	"time"
@@ -38,11 +39,12 @@ type Conn struct {
 	Config
 	sender dispatch.Sender
 	tag    int
+	hints  *hintTable
 }
 
 // NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
-	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength)}
+	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
 }
 
 // senderOf returns the sender of a call, which shares a round trip with others unless it is to go alone.
@@ -68,6 +70,36 @@ type Limiter struct {
 	Gate Gate   // of the calls that are not those of a Backend
 	Name string // for errors: as the caller knows it
 	Keys Keys
+
+	hints *hints
+}
+
+// Limiter returns the limiter with that key, which errors call name. For PerClient limiters it is that of the given client,
+// always the same for one Conn.
+func (c *Conn) Limiter(key, name, clientID string) Limiter {
+	return Limiter{Conn: c, Name: name, Keys: NewKeys(key, clientID), hints: c.hints.of(key)}
+}
+
+// Type returns the type that the limiter had when it was last seen, or Overall. A wrong type costs a round trip.
+func (l *Limiter) Type() (typ permit.Type) {
+	l.hints.locked(func() { typ = l.hints.typ })
+	return typ
+}
+
+// withType calls f with typ, and again with the other type as long as f reports that the limiter has that.
+func (l *Limiter) withType(op string, typ permit.Type, f func(permit.Type) error) error {
+	for changes := 0; ; changes++ {
+		err := f(typ)
+		other, wrong := err.(*permit.WrongTypeError)
+		if !wrong {
+			return err
+		}
+		if changes == permit.MaxTypeChanges {
+			return permit.TypeKeepsChanging(op, l.Name)
+		}
+		typ = other.Type
+		l.hints.learnType(typ)
+	}
 }
 
 // now returns the instant that is passed to scripts; an empty string stands for the time of Redis.

@@ -10,17 +10,19 @@ import (
 )
 
 // CoolDown blocks the limiter's permits for d, and then gives them back over reopen.
-func (l *Limiter) CoolDown(ctx context.Context, typ permit.Type, d, reopen time.Duration) error {
+func (l *Limiter) CoolDown(ctx context.Context, d, reopen time.Duration) error {
 	format := 21
 	if l.LongLength {
 		format = 20
 	}
-	n, err := l.run(ctx, l.Scripts.CoolDown, l.Keys.Of(typ), wire(typ), (d + time.Millisecond - 1).Milliseconds(),
-		reopen.Milliseconds(), l.now(), format, l.KeyTTL.Milliseconds())
-	if err == nil {
-		err = l.statusError(n)
-	}
-	return err
+	return l.withType("CoolDown", l.Type(), func(typ permit.Type) error {
+		n, err := l.run(ctx, l.Scripts.CoolDown, l.Keys.Of(typ), wire(typ), (d + time.Millisecond - 1).Milliseconds(),
+			reopen.Milliseconds(), l.now(), format, l.KeyTTL.Milliseconds())
+		if err == nil {
+			err = l.statusError(n)
+		}
+		return err
+	})
 }
 
 // CoolDownLeft returns how long the limiter's cool-down still lasts, or 0 if there is none.
@@ -36,10 +38,14 @@ func (l *Limiter) CoolDownLeft(ctx context.Context) (time.Duration, error) {
 }
 
 // LiftCoolDown ends the limiter's cool-down, and reports whether there was one.
-func (l *Limiter) LiftCoolDown(ctx context.Context, typ permit.Type) (bool, error) {
-	n, err := l.run(ctx, l.Scripts.LiftCoolDown, l.Keys.Of(typ), wire(typ), l.now())
-	if err == nil {
-		err = l.statusError(n)
-	}
-	return err == nil && n[1] == 1, err
+func (l *Limiter) LiftCoolDown(ctx context.Context) (lifted bool, err error) {
+	err = l.withType("LiftCoolDown", l.Type(), func(typ permit.Type) error {
+		n, err := l.run(ctx, l.Scripts.LiftCoolDown, l.Keys.Of(typ), wire(typ), l.now())
+		if err == nil {
+			err = l.statusError(n)
+		}
+		lifted = err == nil && n[1] == 1
+		return err
+	})
+	return lifted, err
 }

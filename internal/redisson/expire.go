@@ -14,6 +14,7 @@ import (
 // epoch; the other of the two is an empty string. It reports whether any key took the TTL under the condition
 // of flag.
 func (l *Limiter) Expire(ctx context.Context, ttl, at any, flag string) (bool, error) {
+	defer l.hints.forgetTTL()
 	n, err := l.run(ctx, l.Scripts.Expire, l.Keys.All(permit.Overall), ttl, at, flag)
 	return err == nil && n[0] == 1, err
 }

@@ -5,6 +5,7 @@ package redisson
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -20,6 +21,7 @@ type HealState []any
 // nor in use are given back. If there are too many, Heal removes those that the oldest grants hold, so that a release by
 // Java keeps what it freed. A set that changes faster than it can be read is left for another time.
 func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
+	defer l.hints.healed(c, time.Now())
 	for range 3 {
 		var state HealState
 		for {

@@ -18,6 +18,7 @@ const inspectMembers = 100
 
 // A State is what Redis holds of a limiter at one instant.
 type State struct {
+	Type                          permit.Type // whose keys were read
 	Time                          time.Time
 	HashTTL, ValueTTL, PermitsTTL time.Duration // or -1 or -2 as in Redis
 	Fields                        map[string]string
@@ -36,7 +37,16 @@ type StoredMember struct {
 
 // Inspect reads the limiter's keys in one call. If the limiter has no rate, or its hash is not that of a
 // limiter, Inspect returns an error together with the State as far as it can be read.
-func (l *Limiter) Inspect(ctx context.Context, typ permit.Type) (State, error) {
+func (l *Limiter) Inspect(ctx context.Context) (state State, err error) {
+	err = l.withType("Inspect", l.Type(), func(typ permit.Type) error {
+		state, err = l.inspect(ctx, typ)
+		state.Type = typ
+		return err
+	})
+	return state, err
+}
+
+func (l *Limiter) inspect(ctx context.Context, typ permit.Type) (State, error) {
 	s := l.Scripts.Inspect
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), l.now(), inspectMembers)
 	if err != nil {

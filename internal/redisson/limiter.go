@@ -42,6 +42,7 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 	if err == nil && n[2] == 1 {
 		err = l.fitClients(ctx)
 	}
+	l.hints.learnType(r.Type)
 	return true, err
 }
 
@@ -124,14 +125,18 @@ func (l *Limiter) Delete(ctx context.Context) (bool, error) {
 
 // Available returns how many permits a call could acquire now. It counts in as many calls as it takes, as of
 // the instant of the first.
-func (l *Limiter) Available(ctx context.Context, typ permit.Type) (int64, error) {
-	for range 3 {
-		left, changed, err := l.count(ctx, typ)
-		if err != nil || !changed {
-			return left, err
+func (l *Limiter) Available(ctx context.Context) (left int64, err error) {
+	err = l.withType("AvailablePermits", l.Type(), func(typ permit.Type) error {
+		for range 3 {
+			var changed bool
+			if left, changed, err = l.count(ctx, typ); err != nil || !changed {
+				return err
+			}
 		}
-	}
-	return 0, permit.CountKeepsChanging("AvailablePermits", l.Name)
+		left = 0
+		return permit.CountKeepsChanging("AvailablePermits", l.Name)
+	})
+	return left, err
 }
 
 // count is Available, but reports changed if the set has changed meanwhile, so that the count has to begin anew.
@@ -163,19 +168,25 @@ func (l *Limiter) count(ctx context.Context, typ permit.Type) (left int64, chang
 	}
 }
 
-// Release gives permits back, as far as so many are in use, in one step of bounded work. It returns how many
-// are left to give back.
-func (l *Limiter) Release(ctx context.Context, typ permit.Type, permits int64) (left int64, err error) {
-	s := l.Scripts.Release
-	n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), permits, l.KeyTTL.Milliseconds(), l.now())
-	if err == nil {
-		err = l.statusError(n)
-	}
-	if err == nil && len(n) != 3 {
-		err = l.badReply(s, n)
-	}
-	if err != nil {
-		return permits, err
-	}
-	return n[1], nil
+// Release gives permits back, as far as so many are in use, in steps of bounded work. It returns how many are left to give
+// back, which is 0 unless there is an error.
+func (l *Limiter) Release(ctx context.Context, permits int64) (left int64, err error) {
+	s, left := l.Scripts.Release, permits
+	err = l.withType("Release", l.Type(), func(typ permit.Type) error {
+		for left > 0 {
+			n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), left, l.KeyTTL.Milliseconds(), l.now())
+			if err == nil {
+				err = l.statusError(n)
+			}
+			if err == nil && len(n) != 3 {
+				err = l.badReply(s, n)
+			}
+			if err != nil {
+				return err
+			}
+			left = n[1]
+		}
+		return nil
+	})
+	return left, err
 }

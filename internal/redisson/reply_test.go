@@ -102,10 +102,10 @@ func TestForeignReplies(t *testing.T) {
 			return err
 		},
 		"reserve":      func() error { _, err := l.Reserve(ctx, permit.Reservation{Want: 1}); return err },
-		"available":    func() error { _, err := l.Available(ctx, permit.Overall); return err },
-		"release":      func() error { _, err := l.Release(ctx, permit.Overall, 1); return err },
+		"available":    func() error { _, err := l.Available(ctx); return err },
+		"release":      func() error { _, err := l.Release(ctx, 1); return err },
 		"set_rate":     func() error { _, err := l.SetRate(ctx, permit.Rate{}, false, false); return err },
-		"inspect":      func() error { _, err := l.Inspect(ctx, permit.Overall); return err },
+		"inspect":      func() error { _, err := l.Inspect(ctx); return err },
 		"heal":         func() error { return l.Heal(ctx, permit.Overall, permit.Checked) },
 		"try_set_rate": func() error { _, err := l.TrySetRate(ctx, permit.Rate{}); return err },
 		"expire":       func() error { _, err := l.Expire(ctx, 1, "", ""); return err },
@@ -138,10 +138,9 @@ func TestForeignReplies(t *testing.T) {
 			f.replies = []any{c.reply}
 			require.ErrorIs(t, operations[name](), c.want, "%s was replied %v", name, c.reply)
 		}
-		f.replies = []any{list(2, 1)}
-		var other *permit.WrongTypeError
-		require.ErrorAs(t, operations[name](), &other, name)
-		require.Equal(t, permit.PerClient, other.Type)
+		f.replies = []any{list(2, 1), list(2, 0), list(2, 1), list(2, 0)}
+		require.ErrorIs(t, operations[name](), permit.ErrConflict, "%s follows three changes of the type", name)
+		require.Empty(t, f.replies)
 	}
 	f.replies = []any{list(2, 1)}
 	require.NoError(t, operations["heal"](), "the next call will be told")
@@ -165,19 +164,19 @@ func TestRepliesToAcquire(t *testing.T) {
 		runs  []permit.Run
 		share bool
 		reply []any
-		want  permit.Reply
+		want  reading
 	}{
-		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
-		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate, NoTTL: true}},
-		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}},
-		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate, NoTTL: true}},
-		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}},
-		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}},
-		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 1, 512, 77, 0, 7, 0, 1), permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}, NoTTL: true}},
-		"heal first":              {[]permit.Run{one}, false, list(0, 0, 500, 1, 1000, 10, 2000, 60000, 2, 0, 0, 9, 7, 1), permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}},
+		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false}},
+		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, true}},
+		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false}},
+		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate}, true}},
+		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), reading{permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}, false}},
+		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}, false}},
+		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 1, 512, 77, 0, 7, 0, 1), reading{permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}}, true}},
+		"heal first":              {[]permit.Run{one}, false, list(0, 0, 500, 1, 1000, 10, 2000, 60000, 2, 0, 0, 9, 7, 1), reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}, false}},
 		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 1, 1, 4, 5, 6, 8, 300, 301),
-			permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond,
-				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}},
+			reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond,
+				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}, false}},
 	} {
 		b := batch(c.runs...)
 		b.Allowance.On = c.share
@@ -185,7 +184,7 @@ func TestRepliesToAcquire(t *testing.T) {
 		if usual(b) && len(c.reply) > 9 {
 			f.replies = []any{list(statusUnusual), c.reply}
 		}
-		got, err := l.Acquire(context.Background(), b)
+		got, err := l.acquire(context.Background(), b, false, false)
 		require.NoError(t, err, name)
 		require.Equal(t, c.want, got, name)
 	}
@@ -263,7 +262,7 @@ func TestAcquireCommand(t *testing.T) {
 	}{
 		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, ""}},
 		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, "replay "}},
-		"all flags":   {permit.Batch{Replay: true, Check: true, Healed: true, InOrder: true, DryRun: true, NoTTL: true}, []any{"0", int64(2), int64(3), member, "replay check healed order dry "}},
+		"all flags":   {permit.Batch{Replay: true, Check: permit.Checked, Healed: true, InOrder: true, DryRun: true}, []any{"0", int64(2), int64(3), member, "replay check healed order dry "}},
 		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", "", int64(0)}},
 		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", "", int64(0)}},
 		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", "", int64(0)}},
@@ -303,22 +302,23 @@ func TestUsualCommand(t *testing.T) {
 	run := []permit.Run{{Permits: 2, Count: 3}}
 	member := l.member(permit.ID{}, 6)
 	for _, c := range []struct {
-		b    permit.Batch
-		want []any
+		b     permit.Batch
+		noTTL bool
+		want  []any
 	}{
-		{permit.Batch{Runs: run, InOrder: true, Alone: true}, []any{"0", int64(2), int64(3), member, 0}},
-		{permit.Batch{Runs: run, NoTTL: true}, []any{"0", int64(2), int64(3), member, 1}},
-		{permit.Batch{Runs: run, Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, 0, "", int64(3600000)}},
+		{permit.Batch{Runs: run, InOrder: true, Alone: true}, false, []any{"0", int64(2), int64(3), member, 0}},
+		{permit.Batch{Runs: run}, true, []any{"0", int64(2), int64(3), member, 1}},
+		{permit.Batch{Runs: run, Type: permit.PerClient}, false, []any{"1", int64(2), int64(3), member, 0, "", int64(3600000)}},
 	} {
 		require.True(t, usual(&c.b))
-		cmd, err := l.usualCommand(&c.b)
+		cmd, err := l.usualCommand(&c.b, c.noTTL)
 		require.NoError(t, err)
 		require.Equal(t, []any{"evalsha", l.Scripts.Acquire.Sha, 3}, cmd[:3])
 		require.Equal(t, c.want, cmd[6:])
 	}
 	for _, b := range []permit.Batch{
 		{Runs: append(run, run...)}, {Runs: []permit.Run{{Permits: permit.Max, Count: 2}}}, {Runs: run, Replay: true},
-		{Runs: run, Check: true}, {Runs: run, DryRun: true}, {Runs: run, Gap: true}, {Runs: run, At: time.UnixMilli(1)},
+		{Runs: run, Check: permit.Checked}, {Runs: run, DryRun: true}, {Runs: run, At: time.UnixMilli(1)},
 		{Runs: run, Cursor: permit.Cursor{Members: 1}}, {Runs: run, Allowance: permit.Allowance{On: true}}, {Runs: run, Floor: 1},
 	} {
 		require.False(t, usual(&b), "%+v", b)

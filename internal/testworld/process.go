@@ -273,10 +273,13 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.R
 }
 
 // Probe makes one attempt at a probe.
-func (l *Limiter) Probe(ctx context.Context, typ permit.Type) error {
-	_, err := l.p.send(Call{Op: "probe", Key: l.key}, func() error { return l.redis.Probe(context.WithoutCancel(ctx), typ) })
+func (l *Limiter) Probe(ctx context.Context) error {
+	_, err := l.p.send(Call{Op: "probe", Key: l.key}, func() error { return l.redis.Probe(context.WithoutCancel(ctx)) })
 	return err
 }
+
+// CheckDue returns why the state should be checked now, or Sick.
+func (l *Limiter) CheckDue() permit.HealCause { return l.redis.CheckDue() }
 
 // Heal heals the limiter.
 func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {

@@ -81,7 +81,9 @@ func (ungated) Gated(_ context.Context, _ string, attempt func(replay bool) erro
 }
 
 func (s *Server) limiter(c *redisson.Conn, key, client string) *redisson.Limiter {
-	return &redisson.Limiter{Conn: c, Gate: ungated{}, Name: key, Keys: redisson.NewKeys(s.prefix+key, client)}
+	l := c.Limiter(s.prefix+key, key, client)
+	l.Gate = ungated{}
+	return &l
 }
 
 func client(n int) string { return fmt.Sprint("client-", n) }
@@ -159,27 +161,21 @@ func (s *Server) field(key string, rate any) {
 // CoolDown makes an Overall limiter grant nothing before until, and then gives its permits back over reopen.
 func (s *Server) CoolDown(key string, until time.Time, reopen time.Duration) {
 	s.t.Helper()
-	s.must(s.of(key, 0).CoolDown(context.Background(), permit.Overall, time.Until(until), reopen))
+	s.must(s.of(key, 0).CoolDown(context.Background(), time.Until(until), reopen))
 }
 
 // Release returns permits of an Overall limiter.
 func (s *Server) Release(key string, permits int64) {
 	s.t.Helper()
-	for permits > 0 {
-		left, err := s.of(key, 0).Release(context.Background(), permit.Overall, permits)
-		s.must(err)
-		s.ledger(key, "").release(now(), permits-left)
-		if left == permits {
-			return
-		}
-		permits = left
-	}
+	_, err := s.of(key, 0).Release(context.Background(), permits)
+	s.must(err)
+	s.ledger(key, "").release(now(), permits)
 }
 
 // Available returns the free permits of an Overall limiter.
 func (s *Server) Available(key string) int64 {
 	s.t.Helper()
-	n, err := s.of(key, 0).Available(context.Background(), permit.Overall)
+	n, err := s.of(key, 0).Available(context.Background())
 	s.must(err)
 	return n
 }

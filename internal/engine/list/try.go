@@ -51,7 +51,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 		}
 	}
 	for i := range list {
-		list[i].Type, list[i].ID = parts[i].Handle.Type(), ls.engine.Config().Backends.NewID().Run(0)
+		list[i].ID = ls.engine.Config().Backends.NewID().Run(0)
 	}
 	for rounds := 0; ; rounds++ {
 		rejected, err := ls.takeAll(ctx, parts, list)
@@ -77,7 +77,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 	}
 }
 
-// joint returns the parts for a call for all of them, without their types and IDs.
+// joint returns the parts for a call for all of them, without their IDs.
 func joint(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
 	for i, p := range parts {
@@ -113,26 +113,14 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 	}
 	touch()
 	defer touch()
-	for typeChanges := 0; ; typeChanges++ {
-		for i := range parts {
-			parts[i].asked = engine.Asked{Type: list[i].Type, ID: list[i].ID}
-		}
-		err := parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
-			rejected, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
-			return err
-		})
-		if _, ok := err.(*permit.WrongTypeError); !ok {
-			return rejected, err
-		}
-		for i := range parts {
-			if parts[i].asked.Type != list[i].Type {
-				parts[i].Handle.LearnType(list[i].Type)
-			}
-		}
-		if typeChanges == permit.MaxTypeChanges*len(parts) {
-			return nil, permit.TypeKeepsChanging("acquire", parts[0].Handle.Name())
-		}
+	err = parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
+		rejected, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
+		return err
+	})
+	for i := range parts {
+		parts[i].asked = engine.Asked{Type: list[i].Type, ID: list[i].ID}
 	}
+	return rejected, err
 }
 
 // tryInTurn asks one limiter after another, and gives back what was granted if one rejects.

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package engine
+
+import (
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// maxInterval is the longest interval that this package calculates with, so that several of them still fit a
+// Duration. Nobody sees the end of a longer one.
+const maxInterval = 10 * 365 * 24 * time.Hour
+
+// learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
+func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
+	l.rate = a.Rate
+	l.rate.Interval = min(a.Rate.Interval, maxInterval)
+	if share := l.shard.memory.Find(l.h.key); share != nil {
+		share.Learn(a, begin)
+	}
+}
+
+// Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
+func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
+
+// leastRenewal is how often a limiter is renewed at most, if its permits come back less often than that. A KeepAlive of less
+// than twice as long, which only others can set, is too short to be kept up by calls that are late at times.
+const leastRenewal = 10 * time.Millisecond
+
+// RenewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
+// KeepAlive, so that it does not expire while they wait. Half of it leaves time for a call that is late.
+func RenewEvery(r permit.Rate) time.Duration {
+	if r.KeepAlive <= 0 {
+		return maxInterval
+	}
+	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
+}

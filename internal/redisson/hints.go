@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package redisson
+
+import (
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A hints is what replies have said about a limiter, so that the next call is the one that it most likely needs. Hints may be
+// wrong: the scripts notice. A nil hints says nothing and learns nothing.
+type hints struct {
+	mu         sync.Mutex
+	typ        permit.Type
+	rate       permit.Rate
+	noTTLUntil time.Time // until when the hash is assumed to have no TTL
+	checks     checkSchedule
+}
+
+// trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives it one gives one
+// to the other keys, too; only a key that is created within this time could miss it.
+const trustNoTTL = time.Second
+
+// prepare fills in the type of b, and whether it checks. It reports whether acquire need not look for a TTL, and whether
+// the limiter has a gap.
+func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
+	if h == nil {
+		return false, false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !b.Replay { // a replay asks for the same again
+		b.Type = h.typ
+		switch {
+		case b.Healed:
+			b.Check = permit.Sick
+		case b.Check == permit.Sick && !b.DryRun && b.Cursor.Members == 0 && b.At.IsZero():
+			b.Check = h.checks.take(now, h.rate.Interval, CheckSample)
+		}
+	}
+	return now.Before(h.noTTLUntil), h.rate.MinGap > 0
+}
+
+// learn takes in the reply to b, which was sent at the given instant. It reports whether the call is to be made again with a
+// check, because it was rejected and permits may have been lost.
+func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) (check bool) {
+	if h == nil {
+		return false
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.typ = b.Type
+	if a.noTTL {
+		h.noTTLUntil = sent.Add(trustNoTTL)
+	}
+	if a.Rate.Interval > 0 {
+		h.checks.learn(h.rate, a.Rate, sent)
+		h.rate = a.Rate
+	}
+	if a.Next != permit.Done || b.Check != permit.Sick || b.Healed || !rejects(a.Granted) || sent.Before(h.checks.nextAudit) {
+		return false
+	}
+	h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
+	return true
+}
+
+// rejects reports whether a reply rejects requests and grants none.
+func rejects(granted []int64) (rejected bool) {
+	for _, n := range granted {
+		if n > 0 {
+			return false
+		}
+		rejected = rejected || n == 0
+	}
+	return rejected
+}
+
+func (h *hints) locked(f func()) {
+	if h != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		f()
+	}
+}
+
+// learnType records that the limiter has a new rate, or another type than expected. The next rejection may look for lost
+// permits again.
+func (h *hints) learnType(typ permit.Type) {
+	h.locked(func() { h.typ, h.checks.nextAudit, h.noTTLUntil = typ, time.Time{}, time.Time{} })
+}
+
+// forgetTTL records that the limiter may have got a TTL.
+func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
+
+// healed records that the limiter was healed for the given cause, which began then.
+func (h *hints) healed(c permit.HealCause, began time.Time) {
+	if c != permit.Sick { // adding up a large set takes no more than 1 % of the time
+		h.locked(func() { h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began)))) })
+	}
+}
+
+// A hintTable has the hints of the limiters that were used last. It is bounded, whatever their names are.
+type hintTable struct {
+	seed  maphash.Seed
+	mu    sync.Mutex
+	slots [512]struct {
+		key   string
+		hints *hints
+	}
+}
+
+// of returns the hints that handles of the limiter with that key share, until one whose key hashes alike takes their place.
+func (t *hintTable) of(key string) *hints {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	s := &t.slots[maphash.String(t.seed, key)%uint64(len(t.slots))]
+	if s.key != key || s.hints == nil {
+		s.key, s.hints = key, &hints{}
+	}
+	return s.hints
+}
