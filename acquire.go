@@ -117,6 +117,9 @@ func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Out
 	if err := l.checkPermits(ctx, r.Permits); err != nil {
 		return engine.Outcome{}, err
 	}
+	if l.rate == nil && l.class == nil {
+		return l.handle.Acquire(ctx, r)
+	}
 	return l.acquireCarrying(ctx, r)
 }
 
@@ -131,7 +134,7 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, er
 	return l.in(true).Peek(ctx, permits)
 }
 
-func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooks.ofRequests() }
+func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooked }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (l *RateLimiter) ready(ctx context.Context) error {

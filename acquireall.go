@@ -78,7 +78,7 @@ func (g *Grant) isOf(d Demand) bool { return g.limiter.redis.Keys.Hash == d.key(
 
 // acquireAll appends the grants to own, if that is not nil.
 func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
-	if c != nil && c.hooks.ofRequests() {
+	if c != nil && c.hooked {
 		return c.acquireAllHooked(ctx, wait, deadline, demands, own)
 	}
 	demands, err := c.distinct(ctx, demands)

@@ -33,6 +33,7 @@ type Client struct {
 	engine  *engine.Engine
 	lists   *list.Lists
 	hooks   hooks
+	hooked  bool // a Hook wants to know of requests
 	once    sync.Once
 }
 
@@ -81,6 +82,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	})
 	c.cfg.divided = c.cfg.divided || c.cluster || ring
 	c.hooks = c.cfg.hooks
+	c.hooked = c.hooks.ofRequests()
 	c.redis = redisson.NewConn(rdb, redisson.Config{
 		Divided:     c.cfg.divided,
 		Scripts:     &scripts,

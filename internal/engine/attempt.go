@@ -139,7 +139,7 @@ func (f *flight) trim() bool {
 	l := f.limiter
 	l.shard.lock()
 	defer l.shard.unlock()
-	f.local = l.shard.memory.Find(l.h.key)
+	f.local = l.shard.rememberedLocked(l.h.key)
 	if f.Replay {
 		return true // a replay asks for the same again
 	}

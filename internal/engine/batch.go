@@ -35,10 +35,6 @@ type flight struct {
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }
 
-func (f *flight) reset() {
-	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
-}
-
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1

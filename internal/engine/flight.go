@@ -73,7 +73,9 @@ func (f *flight) step() (more bool) {
 		return false
 	}
 	f.land(&a, begin)
-	f.refundUnclaimed()
+	if len(f.unclaimed) > 0 {
+		f.refundUnclaimed()
+	}
 	return f.more || f.heal
 }
 

@@ -26,11 +26,11 @@ type gathering struct {
 	v    Reservation
 }
 
-// mustGatherLocked reports whether the permits of the first waiter, which is r, have to be taken ahead. That is so if it
-// has been passed over for an interval, or is large. Beside other processes it must have the share for it. A lower class
+// mustGatherLocked reports whether the permits of the first waiter, which is r and may gather, have to be taken ahead. That
+// is so if it has been passed over for an interval, or is large. Beside other processes it must have the share for it. A lower class
 // never takes any ahead.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !l.first.mayGather || !r.rejected || l.h.floor > 0 || l.rate.Interval <= 0 {
+	if !r.rejected || l.h.floor > 0 || l.rate.Interval <= 0 {
 		return false
 	}
 	now := time.Now()
@@ -55,10 +55,9 @@ func Waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds
 
 // stopGatheringLocked ends the gathering for r, which has its outcome or has left.
 func (r *request) stopGatheringLocked() {
-	if g := r.gathers; g != nil {
-		r.gathers, g.head = nil, nil
-		close(g.stop)
-	}
+	g := r.gathers
+	r.gathers, g.head = nil, nil
+	close(g.stop)
 }
 
 // run gathers until the first waiter has its permits or has left, or until that is no use, and lets the queue go on.

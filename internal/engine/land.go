@@ -16,7 +16,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	missed := f.learnLocked(a, begin)
 	head := l.waiters.first
 	ended := f.grantLocked(a, f.ended[:0])
-	ended = f.passOnLocked(a, ended)
+	if len(f.unclaimed) > 0 {
+		ended = f.passOnLocked(a, ended)
+	}
 	head = l.noteHeadLocked(head)
 
 	rejected := len(f.Runs) // the first run that was rejected
@@ -26,7 +28,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			break
 		}
 	}
-	if rejected > 0 {
+	if rejected > 0 && l.shard.rejections.byKey != nil {
 		l.shard.rejections.forgetLocked(l.h.line) // something was granted
 	}
 	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
@@ -83,6 +85,17 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		f.learnOthersLocked(a)
 	}
 	return missed
+}
+
+// learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
+func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
+	l.rate = a.Rate
+	l.rate.Interval = min(a.Rate.Interval, maxInterval)
+	if l.shard.memory != nil {
+		if share := l.shard.rememberedLocked(l.h.key); share != nil {
+			share.Learn(a, begin)
+		}
+	}
 }
 
 // learnOthersLocked takes in what the reply says about others.

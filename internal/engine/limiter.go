@@ -134,7 +134,9 @@ func (l *limiter) headWaitLocked() time.Duration { return max(time.Until(l.first
 // newHeadLocked records that another request is the first in the queue, whose wait is not known: the queue is due at once.
 func (l *limiter) newHeadLocked() {
 	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}
-	l.first.pass.Close()
+	if l.first.pass != (fair.Pass{}) {
+		l.first.pass.Close()
+	}
 }
 
 // noteHeadLocked records that a reply may have made another request than head the first in the queue, and returns the first.
@@ -142,7 +144,9 @@ func (l *limiter) newHeadLocked() {
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
 		l.first.since = time.Now()
-		l.first.pass.Close()
+		if l.first.pass != (fair.Pass{}) {
+			l.first.pass.Close()
+		}
 	}
 	return l.waiters.first
 }

@@ -23,6 +23,9 @@ type offline struct {
 // shareLocked returns what is known of the limiter without Redis, and makes it if need be. It is nil if the shard has no
 // room for it beside most others.
 func (l *limiter) shareLocked(most int) *outage.Share {
+	if l.shard.memory == nil {
+		l.shard.memory = &outage.Memory{}
+	}
 	return l.shard.memory.Share(l.h.key, most, l.rate, l.shard.usesLocked)
 }
 

@@ -54,7 +54,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if share := h.shard.memory.Find(h.key); share != nil && p.Kind == outage.LocalQuota {
+	if share := h.shard.rememberedLocked(h.key); share != nil && p.Kind == outage.LocalQuota {
 		share.Undo(permits, now)
 	}
 }
@@ -86,7 +86,7 @@ func (h *Handle) withShare(f func(*outage.Share)) {
 // Reconcile tells Redis of the pending grants of the limiter, if there are any, for a caller outside of its line.
 func (h *Handle) Reconcile(ctx context.Context) error {
 	h.shard.lock()
-	share := h.shard.memory.Find(h.key)
+	share := h.shard.rememberedLocked(h.key)
 	busy := share != nil && share.Busy(time.Now())
 	h.shard.unlock()
 	if !busy {

@@ -77,7 +77,9 @@ func (r *request) unqueueLocked() {
 	} else {
 		r.next.prev = r.prev
 	}
-	r.stopGatheringLocked()
+	if r.gathers != nil {
+		r.stopGatheringLocked()
+	}
 	if r.watched > 0 {
 		heap.Remove(&q.deadlines, r.watched-1)
 	}

@@ -12,15 +12,6 @@ import (
 // Duration. Nobody sees the end of a longer one.
 const maxInterval = 10 * 365 * 24 * time.Hour
 
-// learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
-func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
-	l.rate = a.Rate
-	l.rate.Interval = min(a.Rate.Interval, maxInterval)
-	if share := l.shard.memory.Find(l.h.key); share != nil {
-		share.Learn(a, begin)
-	}
-}
-
 // Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
 func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
 

@@ -377,3 +377,40 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth may lie idle")
 	})
 }
+
+// TestManyListsOfOneProcess has sixty lists of one process want the same two limiters, which serve one of them an interval,
+// beside callers of each limiter. It checks that the oldest go first, so that none starves.
+func TestManyListsOfOneProcess(t *testing.T) {
+	redistest.NoRace(t, "it takes virtual minutes")
+	inBothWays(t, func(t *testing.T, w *world) {
+		const n = 60
+		l := w.others(overall(10, 500*time.Millisecond), overall(10, 500*time.Millisecond))
+		c, stop := newContest(w)
+		defer stop()
+		c.saturate(l[0], 2, false)
+		c.saturate(l[1], 2, false)
+		var served [n]time.Duration
+		var wg sync.WaitGroup
+		for i := range n {
+			time.Sleep(time.Millisecond)
+			wg.Go(func() {
+				require.NoError(t, w.acquireAll(c.stop, l[i%2].of(7), l[1-i%2].of(6)))
+				served[i] = c.elapsed()
+			})
+		}
+		wg.Wait()
+		overtook := 0 // the most that came later than one list and were served sooner
+		for i := range n {
+			sooner := 0
+			for _, at := range served[i+1:] {
+				if at < served[i] {
+					sooner++
+				}
+			}
+			overtook = max(overtook, sooner)
+		}
+		t.Logf("all were served after %v, one was overtaken by %d; singles used %d permits", c.elapsed(), overtook, c.singles.Load())
+		require.LessOrEqual(t, overtook, n/2, "the youngest may come first as long as nobody starves, which takes an interval")
+		require.LessOrEqual(t, c.elapsed(), n*3/2*500*time.Millisecond, "one an interval is what the limiters give")
+	})
+}

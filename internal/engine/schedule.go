@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // This file decides which flights leave, and when.
@@ -51,7 +52,7 @@ func (l *limiter) takeLineLocked() *flight {
 	case r.place != nil:
 		l.giveTurnLocked(r)
 		return nil
-	case l.mustGatherLocked(r):
+	case l.first.mayGather && l.mustGatherLocked(r):
 		l.gatherLocked(r)
 		return l.takePassersLocked()
 	}
@@ -64,7 +65,9 @@ func (l *limiter) takeLineLocked() *flight {
 		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
+	if l.share.Counts() {
+		f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
+	}
 	return f
 }
 
@@ -158,7 +161,7 @@ func (l *limiter) newFlightLocked() *flight {
 
 // recycleFlight keeps f, which nobody uses any more, for reuse.
 func (e *Engine) recycleFlight(f *flight) {
-	f.reset()
+	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
 	e.flights.Put(f)
 }
 
@@ -172,7 +175,9 @@ func (l *limiter) launchLocked(f *flight) {
 	if f.begin.IsZero() {
 		f.begin = time.Now()
 	}
-	f.local = l.shard.memory.Find(l.h.key)
+	if l.shard.memory != nil {
+		f.local = l.shard.rememberedLocked(l.h.key)
+	}
 	l.flights = append(l.flights, f)
 	l.h.engine.calls.Add(1)
 }
@@ -181,7 +186,9 @@ func (l *limiter) launchLocked(f *flight) {
 func (l *limiter) landedLocked(f *flight) *flight {
 	i := slices.Index(l.flights, f)
 	l.flights = slices.Delete(l.flights, i, i+1)
-	l.first.pass.Return(f.ticket, f.taken)
+	if f.ticket != (fair.Ticket{}) {
+		l.first.pass.Return(f.ticket, f.taken)
+	}
 	l.h.engine.recycleFlight(f)
 	next := l.takeLineLocked()
 	if next == nil {
@@ -210,7 +217,9 @@ func (l *limiter) rearmLocked() {
 		l.timer.Reset(time.Until(at))
 	}
 	if l.idleLocked() {
-		l.setLocalTimerLocked(time.Time{})
+		if !l.offline.due.IsZero() {
+			l.setLocalTimerLocked(time.Time{})
+		}
 		l.shard.evictIdleLocked(l)
 	}
 }

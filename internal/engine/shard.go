@@ -19,9 +19,9 @@ type shard struct {
 	idle     *limiter          // the one that was idle last; any other is in use
 	free     *limiter          // one that was evicted, kept for reuse
 	closed   bool
-	health   outage.Health // of a part of a divided Redis that cannot be told from others
-	ready    []*flight     // they leave when the lock is free
-	memory   outage.Memory // for outages
+	health   outage.Health  // of a part of a divided Redis that cannot be told from others
+	ready    []*flight      // they leave when the lock is free
+	memory   *outage.Memory // for outages; nil as long as no request has a policy
 
 	rejections cachedRejections // of limiters that may be idle
 }
@@ -85,6 +85,14 @@ func (s *shard) findLocked(key line) *limiter {
 		}
 	}
 	return nil
+}
+
+// rememberedLocked returns what is known of a limiter without Redis, or nil.
+func (s *shard) rememberedLocked(key string) *outage.Share {
+	if s.memory == nil {
+		return nil
+	}
+	return s.memory.Find(key)
 }
 
 // usesLocked reports whether the process uses the limiter with that key.

@@ -57,10 +57,12 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.memory.Find(h.key); m != nil {
+	if m := h.shard.rememberedLocked(h.key); m != nil {
 		s.Pending = m.Pending()
 	}
-	s.Remembered = h.shard.memory.Len()
+	if h.shard.memory != nil {
+		s.Remembered = h.shard.memory.Len()
+	}
 	l := h.shard.findLocked(h.line)
 	if l == nil {
 		return s

@@ -49,7 +49,11 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 // same attempt.
 func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool) (reading, error) {
 	if usual(b) && !gap {
-		raw, err := l.try(ctx, b, l.Scripts.Acquire, func(b *permit.Batch) ([]any, error) { return l.usualCommand(b, noTTL) })
+		cmd, err := l.usualCommand(b, noTTL)
+		if err != nil {
+			return reading{}, err
+		}
+		raw, err := l.once(ctx, l.senderOf(b.Alone), l.Scripts.Acquire, cmd, b.Requests())
 		if err != nil {
 			return reading{}, err
 		}
@@ -60,20 +64,15 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 			return l.readAcquire(b, l.Scripts.Acquire, raw)
 		}
 	}
-	raw, err := l.try(ctx, b, l.Scripts.AcquireRest, l.acquireCommand)
+	cmd, err := l.acquireCommand(b)
+	if err != nil {
+		return reading{}, err
+	}
+	raw, err := l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), l.Scripts.AcquireRest, cmd, b.Requests())
 	if err != nil {
 		return reading{}, err
 	}
 	return l.readAcquire(b, l.Scripts.AcquireRest, raw)
-}
-
-// try makes one attempt at s for b.
-func (l *Limiter) try(ctx context.Context, b *permit.Batch, s *Script, command func(*permit.Batch) ([]any, error)) (any, error) {
-	cmd, err := command(b)
-	if err != nil {
-		return nil, err
-	}
-	return l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), s, cmd, b.Requests())
 }
 
 // usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
@@ -93,7 +92,7 @@ func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
 	}
 	r := b.Runs[0]
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
-	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, l.member(b.ID.Run(0), uint32(r.Permits*r.Count)), looked)
+	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, Member(l.LongLength, b.ID.Run(0), uint32(r.Permits*r.Count)), looked)
 	if more > 0 {
 		cmd = append(cmd, now, l.KeyTTL.Milliseconds())
 	}
@@ -122,7 +121,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 		more = 6
 	}
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
-	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, l.member(b.ID.Run(0), whole), words)
+	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, Member(l.LongLength, b.ID.Run(0), whole), words)
 	if more > 0 {
 		walk, allowance := "", ""
 		if b.Cursor.Members > 0 {

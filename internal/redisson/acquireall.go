@@ -60,7 +60,7 @@ func (c *Conn) acquireAll(ctx context.Context, parts []permit.Part, replay bool)
 		list = append(append(list, wire(p.Type)...), ' ')
 		list = append(strconv.AppendInt(list, p.Permits, 10), ' ')
 		list = append(strconv.AppendInt(list, p.Floor, 10), ' ')
-		args[4+i] = c.member(p.ID, uint32(p.Permits))
+		args[4+i] = Member(c.LongLength, p.ID, uint32(p.Permits))
 	}
 	args[0] = list
 	cmd, err := c.Scripts.AcquireAll.Command(keys[:], args[:]...)

@@ -138,11 +138,14 @@ func (c *Conn) ready(ctx context.Context) error {
 
 // once makes one attempt at a command of s that that many requests share.
 func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
-	if l.Called == nil {
-		return attempt(ctx, to, s, cmd)
-	}
 	begin := time.Now()
-	raw, err := attempt(ctx, to, s, cmd)
+	raw, err := s.Once(ctx, to, cmd)
+	if err != nil {
+		raw, err = nil, dispatch.Failure(err)
+	}
+	if l.Called == nil {
+		return raw, err
+	}
 	call := permit.Call{Script: s.Name, Limiter: l.Name, Requests: requests, Duration: time.Since(begin), Err: err}
 	if err == nil {
 		switch s {
@@ -154,15 +157,6 @@ func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd [
 	}
 	l.Called(call)
 	return raw, err
-}
-
-// attempt makes one attempt at a command of s.
-func attempt(ctx context.Context, to dispatch.Sender, s *Script, cmd []any) (any, error) {
-	raw, err := s.Once(ctx, to, cmd)
-	if err != nil {
-		return nil, dispatch.Failure(err)
-	}
-	return raw, nil
 }
 
 func (l *Limiter) touched() {

@@ -60,7 +60,7 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) (check bool) 
 		h.checks.learn(h.rate, a.Rate, sent)
 		h.rate = a.Rate
 	}
-	if a.Next != permit.Done || b.Check != permit.Sick || b.Healed || !rejects(a.Granted) || sent.Before(h.checks.nextAudit) {
+	if a.Granted[0] > 0 || a.Next != permit.Done || b.Check != permit.Sick || b.Healed || !rejects(a.Granted) || sent.Before(h.checks.nextAudit) {
 		return false
 	}
 	h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))

@@ -9,13 +9,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the
-// permits repeated in bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can both read, or Lc0I. The
-// script writes members itself; the rest of the package uses member to name them.
-func (c *Conn) member(id permit.ID, permits uint32) []byte { return Member(c.LongLength, id, permits) }
-
-// Member is [Conn.member] in a given format: with longLength in Lc0I, whose length takes 8 bytes, otherwise in
-// Bc0I.
+// Member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the permits
+// repeated in bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can both read, or with longLength Lc0I, whose
+// length takes 8 bytes. The script writes members itself; the rest of the package uses Member to name them.
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
 		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)

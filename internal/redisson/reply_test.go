@@ -254,7 +254,7 @@ func TestAcquireCommand(t *testing.T) {
 	l, _ := forged(t)
 	l.tag, l.KeyTTL = 0x1234, time.Hour
 	id := permit.ID{0x12, 0x34, 3, 4, 5, 6, 7, 0, 9, 10, 11, 12, 13, 14, 15, 16}
-	member := l.member(id, 6)
+	member := Member(l.LongLength, id, 6)
 	one := permit.Run{Permits: 2, Count: 3}
 	for name, c := range map[string]struct {
 		b    permit.Batch
@@ -285,7 +285,7 @@ func TestAcquireCommand(t *testing.T) {
 	l.SharedClock = true
 	cmd, err := l.acquireCommand(&permit.Batch{ID: id, Runs: []permit.Run{{Permits: 1 << 31, Count: 4}}})
 	require.NoError(t, err)
-	require.Equal(t, []any{"0", int64(1 << 31), int64(4), l.member(id, permit.Max), "mark "}, said(cmd[6:]), "a member holds no more")
+	require.Equal(t, []any{"0", int64(1 << 31), int64(4), Member(l.LongLength, id, permit.Max), "mark "}, said(cmd[6:]), "a member holds no more")
 }
 
 // said returns args with their words as a string.
@@ -300,7 +300,7 @@ func TestUsualCommand(t *testing.T) {
 	l, _ := forged(t)
 	l.KeyTTL = time.Hour
 	run := []permit.Run{{Permits: 2, Count: 3}}
-	member := l.member(permit.ID{}, 6)
+	member := Member(l.LongLength, permit.ID{}, 6)
 	for _, c := range []struct {
 		b     permit.Batch
 		noTTL bool

@@ -13,9 +13,9 @@ import (
 func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) error {
 	var smaller []byte
 	if g.Keep > 0 {
-		smaller = l.member(g.ID, uint32(g.Keep))
+		smaller = Member(l.LongLength, g.ID, uint32(g.Keep))
 	}
-	cmd, err := l.Scripts.GiveBack.Command(l.Keys.Of(typ), wire(typ), l.member(g.ID, uint32(g.Permits)), smaller, g.Permits-g.Keep)
+	cmd, err := l.Scripts.GiveBack.Command(l.Keys.Of(typ), wire(typ), Member(l.LongLength, g.ID, uint32(g.Permits)), smaller, g.Permits-g.Keep)
 	if err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	}
 	words := words(word{v.Whole, "whole"}, word{v.Unsure, "unsure"}, word{v.Stand, "stand"})
 	s := l.Scripts.Reserve
-	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, l.member(v.ID, uint32(v.Held)),
+	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, Member(l.LongLength, v.ID, uint32(v.Held)),
 		v.Held, words, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
 	if err != nil {
 		return permit.Reserved{}, err
