@@ -50,8 +50,7 @@ func (g granter) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPip
 func grants(cmd redis.Cmder) {
 	reply := []any{int64(0), int64(0), int64(0), int64(1 << 30), int64(1000), int64(0), int64(-1)}
 	if args := cmd.Args(); args[1] == scripts.AcquireRest.Sha {
-		zero := int64(0)
-		reply = []any{zero, args[3+3+2], zero, zero, zero, int64(1 << 30), int64(1000), zero, zero, zero, zero, zero, zero, zero}
+		reply = []any{int64(0), int64(0), "granted", args[3+3+2], "rate", int64(1 << 30), "interval", int64(1000)}
 	}
 	cmd.(dispatch.OnceCmd).SetVal(reply)
 }

@@ -32,16 +32,18 @@
 --           due are left to others; how many of them may be taken all the same; the tag of this process
 --           in its members, 65536 to plant no tripwire; 1 to look who holds the newest grants when nothing is free. May be left out
 -- ARGV[11]  permits that are to stay free: no request is granted that would leave fewer. May be left out
--- Returns   {0, granted, wait, available, now, rate, interval, keepAlive, again, walked, permits, skew,
---           minGap, ttl, granted of the second run, ...}; with ARGV[10] followed by
---           soon, found, stands, mine, theirs, ours, blocked, and the tag of each other process whose callers wait
---           granted: requests of the run that were granted, -1 where its permits exceed the rate;
---           wait: ms until the first request that was rejected can be granted, 0 when all were;
---           available: permits left after the call; again: 0 the answer is complete, 1 send the rest at once, with
---           walked and permits, wait is a lower bound; 2 heal comes first; skew: ms that the newest
---           score is ahead of now; soon: ms until the permits expire that may be taken then; found, stands: 1 when the tripwire was there, and is there now; mine, theirs, ours: permits
---           that this process, Redisson and other processes of this package hold among the newest 128
---           grants, and those that a cool-down has not given back.
+-- Returns   {0, now, name, number, ...}, of which those that are 0 are left out:
+--           granted: for each run in its order, 0 too: requests that were granted, -1 where its permits exceed the rate
+--           wait: ms until the first request that was rejected can be granted
+--           available: permits left after the call
+--           rate, interval, keepAlive, minGap: the limiter's
+--           ttl: 1 when the hash has one
+--           again: 1 send the rest at once, with walked and walkedPermits, and wait is a lower bound; 2 heal comes first
+--           skew: ms that the newest score is ahead of now
+--           and with ARGV[10]: soon: ms until the permits expire that may be taken then; found, stands: 1 when the
+--           tripwire was there, and is there now; mine, theirs, ours: permits that this process, Redisson and other
+--           processes of this package hold among the newest 128 grants; blocked: those that a cool-down has not given
+--           back; waiting: for each other process whose callers wait, its tag
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits of every run exceed the rate   {4} the hash is malformed
 
@@ -495,21 +497,39 @@ do
   --#use ttl
 end
 
--- 19. Reply.
+-- 19. Reply. What is 0 need not be said.
 do
-  local has = ttl > 0 and 1 or 0
-  local reply = {0, granted[1], wait, math.max(0, value + planted), now, rate, interval, keep,
-    again, walked, walked_permits, skew, gap, has}
-  for i = 2, #granted do
-    reply[13 + i] = granted[i]
-  end
-  if shared then
-    local n = 13 + #granted
-    for i, v in ipairs({soon, found, stands, mine, theirs, ours, blocked}) do
-      reply[n + i] = v
+  local reply = {0, now}
+  local function tell(name, n)
+    if n ~= 0 then
+      reply[#reply + 1] = name
+      reply[#reply + 1] = n
     end
+  end
+  for i = 1, #granted do
+    reply[2 * i + 1], reply[2 * i + 2] = 'granted', granted[i]
+  end
+  tell('wait', wait)
+  tell('available', math.max(0, value + planted))
+  tell('rate', rate)
+  tell('interval', interval)
+  tell('keepAlive', keep)
+  tell('minGap', gap)
+  tell('ttl', ttl > 0 and 1 or 0)
+  tell('again', again)
+  tell('walked', walked)
+  tell('walkedPermits', walked_permits)
+  tell('skew', skew)
+  if shared then
+    tell('soon', soon)
+    tell('found', found)
+    tell('stands', stands)
+    tell('mine', mine)
+    tell('theirs', theirs)
+    tell('ours', ours)
+    tell('blocked', blocked)
     for i = 1, #waiting do
-      reply[n + 7 + i] = waiting[i]
+      tell('waiting', waiting[i])
     end
   end
   return reply

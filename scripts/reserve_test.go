@@ -37,12 +37,12 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 	}
 	check(t, []row{
 		{"acquire_rest", "14. heal comes first", set("", "6", member{-100, marked(-1000, 4, vvv)}),
-			asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 2 1 4 0 0 0", nil},
+			asked(7, 1, ""), "0", "0 now granted 0 wait 1 available 6 rate 10 interval 1000 again 2 walked 1 walkedPermits 4", nil},
 		{"acquire_rest", "14. of callers that wait", set("", "6", member{-100, marked(-1000, 4, vvv)}),
-			waits(7, "order", fmt.Sprint("120 0 ", tagAB, " 0")), "0", "0 0 120 6 now 10 1000 0 2 1 4 0 0 0 120 0 1 0 0 0 0",
+			waits(7, "order", fmt.Sprint("120 0 ", tagAB, " 0")), "0", "0 now granted 0 wait 120 available 6 rate 10 interval 1000 again 2 walked 1 walkedPermits 4 soon 120 stands 1",
 			then("", "5", member{-instant, tripwire("ab", 0)}, member{-100, marked(-1000, 4, vvv)})},
 		{"acquire_rest", "14. a moment too early", set("", "6", member{-100, marked(-999, 4, vvv)}),
-			asked(7, 1, ""), "0", "0 0 1 6 now 10 1000 0 0 1 4 0 0 0", nil},
+			asked(7, 1, ""), "0", "0 now granted 0 wait 1 available 6 rate 10 interval 1000 walked 1 walkedPermits 4", nil},
 		{"heal", "behind a grant", set("", "2", member{-300, grant('a', 4)}, member{-100, marked(-1000, 4, vvv)}),
 			healed(""), "0", "0 1 0 0 0 0", then("", "6", member{-300, grant('a', 4)})},
 		{"heal", "192 in a call", *large(then("", "0", passed...)),

@@ -155,9 +155,9 @@ func (row *row) run(ctx context.Context, rdb *redis.Client, src string, k keys) 
 		list = []any{raw}
 	}
 	if clock {
-		n, ok := list[4].(int64)
+		n, ok := list[1].(int64)
 		if ended := rdb.Time(ctx).Val().UnixMilli(); !ok || n < began || n > ended {
-			return fmt.Errorf("it is %v, from %d to %d", list[4], began, ended)
+			return fmt.Errorf("it is %v, from %d to %d", list[1], began, ended)
 		}
 		base = n
 	}

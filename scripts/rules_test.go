@@ -83,7 +83,7 @@ func TestValueOfAnySize(t *testing.T) {
 		after := &state{hash: hash("rate", rate), value: less, members: []member{{0, own(0, 1)}}}
 		check(t, []row{
 			{"acquire", "", before, asks(1, 1, 0), "0", fmt.Sprintf("0 %s now %s 1000 0 0", less, rate), after},
-			{"acquire_rest", "", before, asked(1, 1, ""), "0", fmt.Sprintf("0 1 0 %s now %s 1000 0 0 0 0 0 0 0", less, rate), after},
+			{"acquire_rest", "", before, asked(1, 1, ""), "0", fmt.Sprintf("0 now granted 1 available %s rate %s interval 1000", less, rate), after},
 			{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0", after},
 			{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", fmt.Sprintf("0 1 %s 1000", rate), after},
 		})
@@ -148,7 +148,7 @@ func TestGrantThatBeginsLikeABlock(t *testing.T) {
 	}
 	before := *state("100", "6", member{-100, grant})
 	check(t, []row{
-		{"acquire_rest", "", before, asked(1, 1, ""), "0", "0 0 300 6 now 10 1000 0 0 0 0 0 100 0", nil},
+		{"acquire_rest", "", before, asked(1, 1, ""), "0", "0 now granted 0 wait 300 available 6 rate 10 interval 1000 minGap 100", nil},
 		{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil},
 		{"release", "", before, []any{4, 0, now}, "0", "0 0 10", state("100", "10")},
@@ -170,7 +170,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 		smaller.members[0].member = java(3)
 		check(t, []row{
 			{"acquire", "", before, asks(1, 1, 0, 3_600_000), "1", "0 5 now 10 1000 0 0", &after},
-			{"acquire_rest", "", before, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 1 0 5 now 10 1000 0 0 0 0 0 0 0", &after},
+			{"acquire_rest", "", before, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 1000", &after},
 			{"acquire_all", "", before, []any{now, 0, 3_600_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
 			{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 3_600_000}, "1", "0 1 10 1000", &after},
 			{"release", "", before, []any{1, 3_600_000, now}, "1", "0 0 7", &smaller},

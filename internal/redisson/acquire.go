@@ -3,6 +3,7 @@
 package redisson
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -61,7 +62,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 			return a, nil
 		}
 		if r, n := short(raw); n != 1 || r[0] != statusUnusual {
-			return l.readAcquire(b, l.Scripts.Acquire, raw)
+			return l.readRest(b, l.Scripts.Acquire, raw)
 		}
 	}
 	cmd, err := l.acquireCommand(b)
@@ -72,7 +73,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 	if err != nil {
 		return reading{}, err
 	}
-	return l.readAcquire(b, l.Scripts.AcquireRest, raw)
+	return l.readRest(b, l.Scripts.AcquireRest, raw)
 }
 
 // usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
@@ -203,8 +204,35 @@ func (l *Limiter) readUsual(b *permit.Batch, raw any) (reading, bool) {
 	}, r[6] == 0 && !l.ClientClock}, true
 }
 
-// readAcquire parses the reply of acquire_rest to b, or what s says instead.
-func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (reading, error) {
+// readRest parses the reply of acquire_rest to b, or what s says instead.
+func (l *Limiter) readRest(b *permit.Batch, s *Script, raw any) (reading, error) {
+	f := readerOf(raw)
+	if f.number() != statusOK || s == l.Scripts.Acquire {
+		return l.readUnusual(b, s, raw)
+	}
+	a := reading{permit.Reply{Now: time.UnixMilli(f.number()), Rate: permit.Rate{Type: b.Type}},
+		!l.ClientClock} // with the client's clock every call looks for a TTL, as Redisson does
+	for !f.whole() {
+		if !a.take(f.text(), f.number()) || f.bad {
+			return reading{}, l.badReply(s, raw)
+		}
+	}
+	if len(a.Granted) != len(b.Runs) || a.Rate.Interval <= 0 {
+		return reading{}, l.badReply(s, raw)
+	}
+	for i, n := range a.Granted {
+		if n < -1 || n > b.Runs[i].Count {
+			return reading{}, l.badReply(s, raw)
+		}
+	}
+	if b.Floor > 0 {
+		a.Others = permit.Others{} // it gives way to all of them
+	}
+	return a, nil
+}
+
+// readUnusual parses a reply that is a status with a number at most.
+func (l *Limiter) readUnusual(b *permit.Batch, s *Script, raw any) (reading, error) {
 	r, err := l.numbers(s, raw)
 	if err != nil {
 		return reading{}, err
@@ -216,39 +244,54 @@ func (l *Limiter) readAcquire(b *permit.Batch, s *Script, raw any) (reading, err
 		}
 		return reading{Reply: none}, nil
 	}
-	if err := l.statusError(r); err != nil {
-		return reading{}, err
+	return reading{}, cmp.Or(l.statusError(r), l.badReply(s, raw))
+}
+
+// take takes in what a reply says under a name. It reports false if there is no such name.
+func (a *reading) take(name string, n int64) bool {
+	switch name {
+	case "granted":
+		a.Granted = append(a.Granted, n)
+	case "wait":
+		a.Wait = ms(n)
+	case "available":
+		a.Available = n
+	case "rate":
+		a.Rate.Permits = n
+	case "interval":
+		a.Rate.Interval = ms(n)
+	case "keepAlive":
+		a.Rate.KeepAlive = max(0, ms(n))
+	case "minGap":
+		a.Rate.MinGap = ms(n)
+	case "ttl":
+		a.noTTL = false
+	case "again":
+		a.Next = permit.Next(n)
+	case "walked":
+		a.Cursor.Members = n
+	case "walkedPermits":
+		a.Cursor.Permits = n
+	case "skew":
+		a.Skew = ms(n)
+	case "soon":
+		a.Others.Soon = ms(n)
+	case "found":
+		a.Others.WireFound = true
+	case "stands":
+		a.Others.WireLeft = true
+	case "mine":
+		a.Others.Mine = n
+	case "theirs":
+		a.Others.Java = n
+	case "ours":
+		a.Others.Kin = n
+	case "blocked":
+		a.Others.Blocked = n
+	case "waiting":
+		a.Others.Waiting = append(a.Others.Waiting, n)
+	default:
+		return false
 	}
-	var o permit.Others
-	shared := b.Allowance.On || b.Floor > 0
-	if n := 13 + len(b.Runs); shared && len(r) >= n+7 {
-		o = permit.Others{Soon: ms(r[n]), WireFound: r[n+1] == 1, WireLeft: r[n+2] == 1,
-			Mine: r[n+3], Java: r[n+4], Kin: r[n+5], Blocked: r[n+6], Waiting: r[n+7:]}
-		r = r[:n:n]
-	} else if s == l.Scripts.Acquire || shared || len(r) != n {
-		return reading{}, l.badReply(s, raw)
-	}
-	if b.Floor > 0 {
-		o = permit.Others{} // it gives way to all of them
-	}
-	granted := r[1:2:2]
-	if len(b.Runs) > 1 {
-		granted = append(granted, r[14:]...)
-	}
-	for i, n := range granted {
-		if n < -1 || n > b.Runs[i].Count {
-			return reading{}, l.badReply(s, raw)
-		}
-	}
-	return reading{permit.Reply{
-		Granted:   granted,
-		Wait:      ms(r[2]),
-		Available: r[3],
-		Now:       time.UnixMilli(r[4]),
-		Rate:      permit.Rate{Type: b.Type, Permits: r[5], Interval: ms(r[6]), KeepAlive: max(0, ms(r[7])), MinGap: ms(r[12])},
-		Next:      permit.Next(r[8]),
-		Cursor:    permit.Cursor{Members: r[9], Permits: r[10]},
-		Skew:      ms(r[11]),
-		Others:    o,
-	}, r[13] == 0 && !l.ClientClock}, nil // with the client's clock every call looks for a TTL, as Redisson does
+	return true
 }

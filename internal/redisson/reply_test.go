@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,20 @@ func forged(t *testing.T) (*Limiter, *forger) {
 func list(n ...int64) (r []any) {
 	for _, n := range n {
 		r = append(r, n)
+	}
+	return r
+}
+
+// named returns a reply of acquire_rest from its text.
+func named(text string) []any {
+	r := list(statusOK)
+	for i, word := range strings.Fields(text) {
+		if i%2 == 1 {
+			r = append(r, word)
+		} else {
+			n, _ := strconv.ParseInt(word, 10, 64)
+			r = append(r, n)
+		}
 	}
 	return r
 }
@@ -171,10 +187,10 @@ func TestRepliesToAcquire(t *testing.T) {
 		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false}},
 		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate}, true}},
 		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), reading{permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}, false}},
-		"a part of one run":       {[]permit.Run{one}, false, list(0, 2, 500, 1, 1000, 10, 2000, 60000, 0, 0, 0, 9, 7, 1), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}, false}},
-		"two runs, one that does": {[]permit.Run{one, two}, false, list(0, -1, 0, 1, 1000, 10, 2000, 60000, 1, 512, 77, 0, 7, 0, 1), reading{permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}}, true}},
-		"heal first":              {[]permit.Run{one}, false, list(0, 0, 500, 1, 1000, 10, 2000, 60000, 2, 0, 0, 9, 7, 1), reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}, false}},
-		"beside others": {[]permit.Run{one}, true, list(0, 0, 500, 0, 1000, 10, 2000, 60000, 0, 0, 0, 0, 7, 1, 20, 1, 1, 4, 5, 6, 8, 300, 301),
+		"a part of one run":       {[]permit.Run{one}, false, named("1000 granted 2 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 skew 9"), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}, false}},
+		"two runs, one that does": {[]permit.Run{one, two}, false, named("1000 granted -1 granted 1 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 again 1 walked 512 walkedPermits 77"), reading{permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}}, true}},
+		"heal first":              {[]permit.Run{one}, false, named("1000 granted 0 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 again 2 skew 9"), reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}, false}},
+		"beside others": {[]permit.Run{one}, true, named("1000 granted 0 wait 500 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 soon 20 found 1 stands 1 mine 4 theirs 5 ours 6 blocked 8 waiting 300 waiting 301"),
 			reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond,
 				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}, false}},
 	} {
@@ -217,20 +233,16 @@ func TestRepliesAtRandom(t *testing.T) {
 			b.Runs = append(b.Runs, permit.Run{Permits: 1, Count: rapid.Int64Range(1, 5).Draw(rt, "count")})
 		}
 		b.Allowance.On = rapid.Bool().Draw(rt, "beside others")
-		// Most replies have the right length, or nearly so.
-		n := 13 + len(b.Runs)
-		if b.Allowance.On {
-			n += 8
-		}
-		if rapid.Bool().Draw(rt, "usual") {
-			n = 8
-		}
-		n = max(1, n+rapid.IntRange(-9, 9).Draw(rt, "more"))
+		n := rapid.IntRange(1, 20).Draw(rt, "numbers")
 		reply := list(rapid.SliceOfN(number, n, n).Draw(rt, "reply")...)
 		if rapid.Bool().Draw(rt, "status OK") {
 			reply[0] = int64(0)
 		}
-		a, err := l.readAcquire(b, l.Scripts.AcquireRest, slices.Clone(reply))
+		pairs := slices.Clone(reply[:min(2, n)])
+		for range rapid.IntRange(0, 6).Draw(rt, "names") {
+			pairs = append(pairs, rapid.SampledFrom([]string{"granted", "rate", "interval", "wait", "again", "waiting", "other"}).Draw(rt, "name"), number.Draw(rt, "of it"))
+		}
+		a, err := l.readRest(b, l.Scripts.AcquireRest, pairs)
 		if u, ok := l.readUsual(b, slices.Clone(reply)); ok {
 			a, err = u, nil
 			a.Granted = append(a.Granted, make([]int64, len(b.Runs)-1)...) // of one run only
