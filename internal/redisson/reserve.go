@@ -35,6 +35,9 @@ func refunded(raw any, cmd []any) int64 {
 // Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire]. If the limiter has got another
 // type than that of v, what was held is in keys that nobody uses any more, and the reservation begins anew.
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.Reserved, err error) {
+	if l.hints != nil && v.Held == 0 && !v.Unsure {
+		v.Type = l.Type()
+	}
 	err = l.withType("acquire", v.Type, func(typ permit.Type) error {
 		if typ != v.Type {
 			v.Type, v.Held, v.Unsure = typ, 0, false
