@@ -188,7 +188,7 @@ func TestCoolDown(t *testing.T) {
 		inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: 2 * time.Second}, func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
 			w.rejected(1, time.Minute)
-			require.InDelta(t, time.Minute+time.Second, must(w.l.TTL(w.ctx))(t), float64(50*time.Millisecond))
+			require.InDelta(t, time.Minute+time.Second, must(w.l.TTL(w.ctx))(t), float64(2*time.Second))
 		})
 	})
 
@@ -203,7 +203,7 @@ func TestCoolDown(t *testing.T) {
 				require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
 				require.NoError(t, set(w.l, w.ctx), name)
 				for _, key := range keysOf(w.l, Overall) {
-					require.InDelta(t, time.Minute+200*time.Millisecond, w.rdb.PTTL(w.ctx, key).Val(), float64(50*time.Millisecond), name)
+					require.InDelta(t, time.Minute+200*time.Millisecond, w.rdb.PTTL(w.ctx, key).Val(), float64(2*time.Second), name)
 				}
 				w.at(time.Second)
 				w.rejected(1, 59*time.Second)

@@ -349,8 +349,13 @@ func TestRateOfALargeHash(t *testing.T) {
 	w := newWorld(t, s.Client(t))
 	r := Rate{Type: PerClient, Permits: 7, Interval: time.Minute, KeepAlive: time.Hour, MinGap: time.Second}
 	require.NoError(t, w.l.SetRate(w.ctx, r))
-	fill := "for i = 1, 200000 do redis.call('HSET', KEYS[1], 'field ' .. i, 'x') end return 0"
-	require.NoError(t, w.rdb.Eval(w.ctx, fill, []string{w.l.redis.Keys.Hash}).Err())
+	for i := range 200 {
+		fields := map[string]string{}
+		for j := range 1000 {
+			fields[fmt.Sprint("field ", i, " ", j)] = "x"
+		}
+		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, fields).Err())
+	}
 	m := &cpuMeter{t: t, admin: s.Client(t)}
 	begin := m.used()
 	require.Equal(t, r, must(w.l.Rate(w.ctx))(t))

@@ -6,9 +6,10 @@
 # under CI=true when a lane could not run.
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
-# JVMs and browser sleep most of the time, and valkey; redis and checks; unit,
-# oldest, otlp, sdk, frameworks and servers. The first of these has the higher priority and is heard
-# while it runs; the output of the others follows, each in one piece.
+# JVMs and browser sleep most of the time, valkey and servers; redis and checks;
+# unit, oldest, otlp, sdk and frameworks. The first of these has the higher
+# priority and is heard while it runs; the output of the others follows, each in
+# one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
 # tools/again.sh. Both results are printed.
@@ -307,7 +308,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench page valkey" "redis checks" "unit oldest otlp sdk frameworks servers"; do
+    for those in "compat bench page valkey servers" "redis checks" "unit oldest otlp sdk frameworks"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

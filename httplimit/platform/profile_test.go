@@ -301,9 +301,9 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			// The 20 of a second are late, the 20 of the next are not.
 			p := &platform{w: w, delay: func(n int) time.Duration { return c.late * time.Duration(1-n/20%2) }}
-			var left time.Duration // when the last one did
+			var left atomic.Int64 // when the last one did
 			tr := w.transport(p, httplimit.WithProfile(DingTalk(w.key, append(c.opts, WithEgress(w.key))...)), httplimit.WithEvents(func(e httplimit.Event) {
-				left = max(left, w.elapsed())
+				left.Store(int64(w.elapsed()))
 			}))
 			var all sync.WaitGroup
 			for range 80 {
@@ -311,7 +311,7 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 			}
 			all.Wait()
 			require.Equal(t, c.worst, p.worst(time.Second), name)
-			require.Equal(t, c.took, left, name)
+			require.Equal(t, c.took, time.Duration(left.Load()), name)
 			require.Equal(t, c.late, tr.Delays("oapi.dingtalk.com").Spread(), name)
 		})
 	}
