@@ -45,7 +45,7 @@ func TestCachedRejections(t *testing.T) {
 		w.at(700 * ms)
 		require.True(t, w.knows(w.l, 2, bound).Granted)
 		rejected(5, 300*ms, 2)
-		sent(2 + 1)
+		sent(2 + 2) // a rejection is looked into, now and then
 		w.at(800 * ms)
 		rejected(5, 200*ms, 2)
 		rejected(10, 200*ms, 2) // it would have to wait longer, but so long it is certainly rejected

@@ -19,31 +19,22 @@ type reading struct {
 }
 
 // Acquire makes one attempt at b, of which it sets the type and, unless it has been set, what to check. An error on the way
-// to Redis is a *[retry.Error]. Any other error is what Redis replied.
-//
-// If the limiter has another type than expected, or the call is rejected and it is time to look for lost permits, the same
-// call is sent again: the first one has changed nothing.
+// to Redis is a *[retry.Error]. Any other error is what Redis replied. If requests were rejected and it is time to look for
+// lost permits, the reply is On, and b checks.
 func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
 	sent := time.Now()
 	noTTL, gap := l.hints.prepare(b, sent)
-	for typeChanges := 0; ; {
-		a, err := l.acquire(ctx, b, noTTL, gap)
-		other, wrong := err.(*permit.WrongTypeError)
-		switch {
-		case wrong && typeChanges == permit.MaxTypeChanges:
-			return permit.Reply{}, permit.TypeKeepsChanging("acquire", l.Name)
-		case wrong:
-			b.Type = other.Type
-			l.hints.learnType(other.Type)
-			typeChanges++
-		case err != nil:
-			return permit.Reply{}, err
-		case l.hints.learn(b, &a, sent):
-			b.Check = permit.Checked
-		default:
-			return a.Reply, nil
-		}
+	var a reading
+	err := l.withType("acquire", b.Type, func(typ permit.Type) (err error) {
+		b.Type = typ
+		a, err = l.acquire(ctx, b, noTTL, gap)
+		return err
+	})
+	if err != nil {
+		return permit.Reply{}, err
 	}
+	l.hints.learn(b, &a, sent)
+	return a.Reply, nil
 }
 
 // acquire sends b. What acquire.lua does not decide it replies to without a change, so that acquire_rest may follow as the

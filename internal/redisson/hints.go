@@ -44,11 +44,11 @@ func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 	return now.Before(h.noTTLUntil), h.rate.MinGap > 0
 }
 
-// learn takes in the reply to b, which was sent at the given instant. It reports whether the call is to be made again with a
-// check, because it was rejected and permits may have been lost.
-func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) (check bool) {
+// learn takes in the reply to b, which was sent at the given instant. If it grants nothing, permits may have been lost:
+// now and then the caller is to go on with a check.
+func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if h == nil {
-		return false
+		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -60,11 +60,10 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) (check bool) 
 		h.checks.learn(h.rate, a.Rate, sent)
 		h.rate = a.Rate
 	}
-	if a.Granted[0] > 0 || a.Next != permit.Done || b.Check != permit.Sick || b.Healed || !rejects(a.Granted) || sent.Before(h.checks.nextAudit) {
-		return false
+	if a.Next == permit.Done && b.Check == permit.Sick && !b.Healed && b.At.IsZero() && rejects(a.Granted) && !sent.Before(h.checks.nextAudit) {
+		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
+		a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
 	}
-	h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
-	return true
 }
 
 // rejects reports whether a reply rejects requests and grants none.
