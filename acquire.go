@@ -117,9 +117,6 @@ func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Out
 	if err := l.checkPermits(ctx, r.Permits); err != nil {
 		return engine.Outcome{}, err
 	}
-	if l.rate == nil && l.class == nil {
-		return l.handle.Acquire(ctx, r)
-	}
 	return l.acquireCarrying(ctx, r)
 }
 

@@ -28,7 +28,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			break
 		}
 	}
-	if rejected > 0 && l.shard.rejections.byKey != nil {
+	if rejected > 0 {
 		l.shard.rejections.forgetLocked(l.h.line) // something was granted
 	}
 	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
@@ -91,10 +91,8 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	l.rate = a.Rate
 	l.rate.Interval = min(a.Rate.Interval, maxInterval)
-	if l.shard.memory != nil {
-		if share := l.shard.rememberedLocked(l.h.key); share != nil {
-			share.Learn(a, begin)
-		}
+	if share := l.shard.rememberedLocked(l.h.key); share != nil {
+		share.Learn(a, begin)
 	}
 }
 

@@ -134,9 +134,7 @@ func (l *limiter) headWaitLocked() time.Duration { return max(time.Until(l.first
 // newHeadLocked records that another request is the first in the queue, whose wait is not known: the queue is due at once.
 func (l *limiter) newHeadLocked() {
 	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}
-	if l.first.pass != (fair.Pass{}) {
-		l.first.pass.Close()
-	}
+	l.first.pass.Close()
 }
 
 // noteHeadLocked records that a reply may have made another request than head the first in the queue, and returns the first.
@@ -144,9 +142,7 @@ func (l *limiter) newHeadLocked() {
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
 		l.first.since = time.Now()
-		if l.first.pass != (fair.Pass{}) {
-			l.first.pass.Close()
-		}
+		l.first.pass.Close()
 	}
 	return l.waiters.first
 }

@@ -65,9 +65,7 @@ func (l *limiter) takeLineLocked() *flight {
 		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	if l.share.Counts() {
-		f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
-	}
+	f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
 	return f
 }
 
@@ -175,9 +173,7 @@ func (l *limiter) launchLocked(f *flight) {
 	if f.begin.IsZero() {
 		f.begin = time.Now()
 	}
-	if l.shard.memory != nil {
-		f.local = l.shard.rememberedLocked(l.h.key)
-	}
+	f.local = l.shard.rememberedLocked(l.h.key)
 	l.flights = append(l.flights, f)
 	l.h.engine.calls.Add(1)
 }
@@ -186,9 +182,7 @@ func (l *limiter) launchLocked(f *flight) {
 func (l *limiter) landedLocked(f *flight) *flight {
 	i := slices.Index(l.flights, f)
 	l.flights = slices.Delete(l.flights, i, i+1)
-	if f.ticket != (fair.Ticket{}) {
-		l.first.pass.Return(f.ticket, f.taken)
-	}
+	l.first.pass.Return(f.ticket, f.taken)
 	l.h.engine.recycleFlight(f)
 	next := l.takeLineLocked()
 	if next == nil {
