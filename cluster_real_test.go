@@ -481,11 +481,9 @@ func TestOutageOfAShardOfARing(t *testing.T) {
 // A pipelines is a hook that counts the pipelines that a redis client sends, the scripts in them, and those of the
 // scripts to which no reply came.
 type pipelines struct {
-	commandHook
+	redistest.Passing
 	sent, scripts, lost atomic.Int64
 }
-
-func (p *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 
 func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -195,16 +195,8 @@ func beside(l *RateLimiter, name string) *RateLimiter {
 // grant returns a member of our own format with a fresh id.
 func grant(permits uint32) []byte { return redisson.Member(false, redisson.RandomID(), permits) }
 
-// A commandHook is a hook that looks at each single command.
-type commandHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-
-func (f commandHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (f commandHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-func (f commandHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return f(ctx, cmd, next) }
-}
+// A commandHook is called in place of next for a single command.
+type commandHook = func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
 // onScripts has f called for each script, and onCommands for each command.
 func onScripts(rdb redis.UniversalClient, f commandHook) {
@@ -216,12 +208,13 @@ func onScripts(rdb redis.UniversalClient, f commandHook) {
 	})
 }
 
-func onCommands(rdb redis.UniversalClient, f commandHook) { rdb.AddHook(f) }
+func onCommands(rdb redis.UniversalClient, f commandHook) { rdb.AddHook(redistest.OnCommand(f)) }
 
 // A counter counts what a redis client sends.
-type counter struct{ sent atomic.Int64 }
-
-func (c *counter) DialHook(next redis.DialHook) redis.DialHook { return next }
+type counter struct {
+	redistest.Passing
+	sent atomic.Int64
+}
 
 func (c *counter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {

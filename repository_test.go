@@ -26,7 +26,7 @@ import (
 
 // A granter is a hook that takes the place of Redis. It grants everything, after a moment in which requests
 // come that share the next call.
-type granter struct{ commandHook }
+type granter struct{ redistest.Passing }
 
 func (granter) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {

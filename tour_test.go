@@ -116,11 +116,9 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 }
 
 // A network is a hook that can be cut, and that can lose a reply.
-type network struct{ cut, loseNextReply bool }
-
-func (*network) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (*network) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type network struct {
+	redistest.Passing
+	cut, loseNextReply bool
 }
 
 func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -24,13 +24,17 @@ import (
 )
 
 // failing is a hook with which every call fails as long as the error that it points to is set.
-type failing struct{ err *atomic.Pointer[error] }
+type failing struct {
+	redistest.Passing
+	err *atomic.Pointer[error]
+}
 
 // counting is a hook that counts pipelines.
-type counting struct{ atomic.Int64 }
+type counting struct {
+	redistest.Passing
+	atomic.Int64
+}
 
-func (c *counting) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (c *counting) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
 func (c *counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error { c.Add(1); return next(ctx, cmds) }
 }
@@ -44,8 +48,6 @@ func fail(p *atomic.Pointer[error], text string) {
 	err := errors.New(text)
 	p.Store(&err)
 }
-
-func (f failing) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (f failing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {

@@ -380,7 +380,7 @@ func TestRedisAway(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
 		limiter(t, rdb, name, tenAMinute, 2)
-		rdb.AddHook(failing{&away})
+		rdb.AddHook(failing{err: &away})
 		s := newSite(t, rdb)
 		p := s.get("")
 		require.Equal(t, http.StatusOK, p.Code)
