@@ -227,8 +227,8 @@ run_redis() {
     lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
 }
 
-# What a server decides, on a valkey-server: the scripts, what is found out about a server, and the commands of rrl; in a
-# long run all that a server has a part in. Of these the tests that do not call redistest.NoServer.
+# What a server decides, on a valkey-server: the scripts, what is found out about a server, and the commands of rrl, but for
+# the tests that call redistest.NoServer; in a long run everything.
 run_valkey() {
     local packages=". ./scripts ./limit/... ./httplimit/inbound ./internal/survey ./internal/doctor $path/cmd/rrl"
     if ! command -v valkey-server >/dev/null; then

@@ -101,7 +101,7 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 					longest, pause := sides[0].longest(from, lasts), sides[1].longest(from, lasts)
 					t.Logf("of %d permits %d were used; large %d, small %v; the large one waited %v, the small ones %v",
 						most, all, got[0], got[1:], longest, pause)
-					const tie = 50 * time.Millisecond // several callers of one instant
+					const tie = 25 * time.Millisecond // several callers of one instant
 					require.LessOrEqual(t, longest, c.longest+tie)
 					require.GreaterOrEqual(t, float64(all), c.used*float64(most))
 					if c.others == "try" {
