@@ -17,15 +17,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+var binDir string
+
+func TestMain(m *testing.M) {
+	redistest.Main(m, func() { _ = os.RemoveAll(binDir) })
+}
 
 // binary builds the command once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "rrl-gateway")
-	if err != nil {
+var binary = sync.OnceValues(func() (path string, err error) {
+	if binDir, err = os.MkdirTemp("", "rrl-gateway"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "rrl-gateway")
+	path = filepath.Join(binDir, "rrl-gateway")
 	return path, exec.Command("go", "build", "-o", path, ".").Run()
 })
 

@@ -7,6 +7,7 @@ import (
 	"net"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -34,6 +35,9 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 		addr = sharedServer(t).Addr() // outside the bubble, which the server outlives
 	}
 	synctest.Test(t, func(t *testing.T) {
+		// A command under way fails when its client is closed, and go-redis sleeps before it tries again. A bubble
+		// whose test has ended has no more time for that, so it is given here, once all clients are closed.
+		t.Cleanup(func() { time.Sleep(time.Minute) })
 		o := options(addr)
 		o.PoolSize = bubblePoolSize
 		if addr == "" {

@@ -23,10 +23,14 @@ var shared struct {
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
-// On Linux a shared server ends with the test process even without Main, and after a panic or a SIGKILL.
-func Main(m *testing.M) {
+// The functions last remove what else the tests shared. On Linux a shared server ends with the test process even without
+// Main, and after a panic or a SIGKILL.
+func Main(m *testing.M, last ...func()) {
 	Lane() // panics at a wrong name before any test has passed
 	code := m.Run()
+	for _, f := range last {
+		f()
+	}
 	shared.Lock()
 	if shared.real != nil {
 		shared.real.Close()
