@@ -21,6 +21,9 @@ class Caller {
                     version[0] = r.version();
                 }
             });
+            if (i == 0) {
+                all[0].join(); // it opens the connections
+            }
         }
         CompletableFuture.allOf(all).join();
         System.out.println(version[0] + " " + statuses);

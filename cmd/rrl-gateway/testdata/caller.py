@@ -15,7 +15,8 @@ def call():
             statuses[response.status] += 1
 
 
-threads = [threading.Thread(target=call) for _ in range(callers)]
+call()  # opens the connections
+threads = [threading.Thread(target=call) for _ in range(callers - 1)]
 for t in threads:
     t.start()
 for t in threads:
