@@ -152,7 +152,8 @@ const (
 // An outage ends with any reply to a call that Redis ran, if no call has got one. If Redis takes too long to reply,
 // it ends with a prompt reply to a call that was sent during the outage: what comes late, and replies to calls from
 // before, show nothing. If Redis refused to write, it ends with a write: a rejection for want of permits only reads,
-// and Redis that is out of memory carries out a script that has freed something first.
+// and Redis that is out of memory carries out a script that has freed something first. After any other reply the next
+// call is a probe.
 func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, lasted time.Duration, granted int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,7 +179,11 @@ func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, laste
 			took.Round(time.Millisecond), prompt)
 		return false, 0, 0
 	}
-	if h.slow && sent.Before(h.since) || h.rejected && what != Wrote {
+	if h.slow && sent.Before(h.since) {
+		return false, 0, 0
+	}
+	if h.rejected && what != Wrote {
+		h.next = now // it may well be over: whoever asks next finds out
 		return false, 0, 0
 	}
 	h.err, h.ended = nil, now

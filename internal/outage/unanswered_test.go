@@ -114,7 +114,7 @@ func TestProcessThatStandsStill(t *testing.T) {
 	})
 }
 
-// TestWhatEndsAnOutage checks which replies end an outage, by what began it.
+// TestWhatEndsAnOutage checks which replies end an outage, or have the next call find out, by what began it.
 func TestWhatEndsAnOutage(t *testing.T) {
 	begin := map[string]func(h *Health){
 		"failed":   func(h *Health) { h.MarkDown(time.Now(), errDown, false) },
@@ -144,17 +144,18 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		took  time.Duration
 		early bool // it was sent before the outage was known
 		ends  []string
+		soon  []string // the next call is a probe
 	}{
-		{NotYet, 0, false, nil},
-		{Ran, 0, false, []string{"failed", "slow", "failed, then slow"}},
-		{Wrote, 0, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}},
-		{Wrote, prompt - 1, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}},
-		{Wrote, prompt, false, []string{"failed", "rejected", "failed, then rejected"}},
-		{Wrote, tooSlow - 1, false, []string{"failed", "rejected", "failed, then rejected"}},
-		{Wrote, tooSlow, false, nil},
-		{Ran, 100 * time.Millisecond, true, []string{"failed"}},
+		{NotYet, 0, false, nil, nil},
+		{Ran, 0, false, []string{"failed", "slow", "failed, then slow"}, []string{"rejected", "failed, then rejected"}},
+		{Wrote, 0, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}, nil},
+		{Wrote, prompt - 1, false, []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"}, nil},
+		{Wrote, prompt, false, []string{"failed", "rejected", "failed, then rejected"}, nil},
+		{Wrote, tooSlow - 1, false, []string{"failed", "rejected", "failed, then rejected"}, nil},
+		{Wrote, tooSlow, false, nil, nil},
+		{Ran, 100 * time.Millisecond, true, []string{"failed"}, []string{"rejected", "failed, then rejected"}},
 	} {
-		var ends []string
+		var ends, soon []string
 		for _, name := range []string{"failed", "rejected", "failed, then rejected", "slow", "failed, then slow"} {
 			synctest.Test(t, func(t *testing.T) {
 				var h Health
@@ -168,12 +169,16 @@ func TestWhatEndsAnOutage(t *testing.T) {
 				} else {
 					time.Sleep(c.took)
 				}
+				next, _, _ := h.Next()
 				if ended, _, _ := h.Replied(nil, sent, c.what); ended {
 					ends = append(ends, name)
+				} else if time.Now().Before(next) && h.TryProbe(&Call{}) {
+					soon = append(soon, name)
 				}
 			})
 		}
 		require.Equal(t, c.ends, ends, "%+v", c)
+		require.Equal(t, c.soon, soon, "%+v", c)
 	}
 }
 
