@@ -3,7 +3,6 @@ module github.com/goredisson/ratelimiter/compat_test
 go 1.26.0
 
 require (
-	github.com/anishathalye/porcupine v1.3.1
 	github.com/goredisson/ratelimiter v0.0.0-00010101000000-000000000000
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1

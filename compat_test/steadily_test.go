@@ -182,13 +182,12 @@ func (w *stallWatch) watch() {
 
 // longest returns the longest stall between two instants. It waits for a look that began after the second.
 func (w *stallWatch) longest(from, to time.Time) (longest time.Duration) {
-	eventually(2*callLimit, func() bool {
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		return w.looked.After(to)
-	})
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for end := time.Now().Add(2 * callLimit); !w.looked.After(to) && time.Now().Before(end); w.mu.Lock() {
+		w.mu.Unlock()
+		time.Sleep(2 * time.Millisecond)
+	}
 	for _, s := range w.stalls {
 		if s.to.After(from) && s.from.Before(to) {
 			longest = max(longest, s.late)
