@@ -3,8 +3,6 @@
 package compat_test
 
 import (
-	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -89,58 +87,4 @@ func captureNow(t testing.TB, v version) capture {
 		}
 	}
 	return out
-}
-
-// TestCapture checks that the scripts can be read from the wire, and that the values that the differential run has to
-// set are where it expects them in KEYS and ARGV.
-func TestCapture(t *testing.T) {
-	t.Parallel()
-	versionsAbreast(t, func(t testing.TB, v version) {
-		scripts := captureScripts(t, v)
-		want := []string{"trySetRate", "setRate", "tryAcquire", "acquire", "availablePermits"}
-		want = append(want, "expire", "expireAt", "clearExpire")
-		if v.since("3.20.1") {
-			want = append(want, "expireIfSet", "expireIfNotSet", "expireIfGreater", "expireIfLess", "expireAtIfSet")
-		}
-		if v.since("3.52.0") {
-			want = append(want, "release")
-		}
-		if v.since("4.4.0") {
-			want = append(want, "setRateArgs", "updateRate")
-		}
-		for _, operation := range want {
-			call, ok := scripts[operation]
-			require.True(t, ok, "%s runs no script", operation)
-			require.NotEmpty(t, call.text)
-			require.Contains(t, call.keys, captureName, operation)
-			require.Contains(t, call.text, "redis.call", operation)
-			require.Equal(t, v.since("3.52.0"), call.bySHA, operation)
-		}
-
-		acquire := scripts["tryAcquire"]
-		require.Len(t, acquire.keys, 5)
-		require.Equal(t, []string{captureName, "{" + captureName + "}:value"}, acquire.keys[:2])
-		require.Equal(t, "{"+captureName+"}:permits", acquire.keys[3])
-		require.True(t, strings.HasPrefix(acquire.keys[2], "{"+captureName+"}:value:"))
-		require.True(t, strings.HasPrefix(acquire.keys[4], "{"+captureName+"}:permits:"))
-		require.Len(t, acquire.args, 3, "permits, now, random")
-		require.Equal(t, strconv.Itoa(capturePermits), acquire.args[0])
-		requireInstant(t, acquire.args[1])
-		require.Equal(t, acquire.text, scripts["acquire"].text)
-
-		available := scripts["availablePermits"]
-		require.Equal(t, acquire.keys, available.keys)
-		require.Len(t, available.args, 1, "now")
-		requireInstant(t, available.args[0])
-	})
-}
-
-// begun is when this process began, before any capture.
-var begun = time.Now()
-
-func requireInstant(t testing.TB, arg string) {
-	t.Helper()
-	now := redistest.Must(strconv.ParseInt(arg, 10, 64))(t)
-	require.GreaterOrEqual(t, now, begun.UnixMilli()-1)
-	require.LessOrEqual(t, now, time.Now().UnixMilli()+1)
 }

@@ -3,222 +3,324 @@
 package compat_test
 
 import (
-	"math"
-	"sync"
+	"maps"
+	"strconv"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-const (
-	coolInterval = 800 * time.Millisecond
-	// soonAfter is how long after its end a cool-down may still delay a caller. Redisson rounds up and adds a few
-	// milliseconds; the rest allows for a machine on which many JVMs wake at the same instant.
-	soonAfter = 3 * time.Second
-	// underWay allows for replies that were sent before a cool-down began and reach their callers after it.
-	underWay = 500 * time.Millisecond
-	// once is the duration of a load whose callers wait longer than that, so that each of them makes one call.
-	once = time.Second
-	// coolDownsAtOnce is the number of tests that run at once. It is large because the tests sleep, and limited
-	// because their threads poll.
-	coolDownsAtOnce = 28
-)
+const coolInterval = 800 * time.Millisecond
 
-// A cooled is a limiter that Java and Go share, with all grants of it as Redis saw them.
-type cooled struct {
-	trouble
-	watch      *ledger
-	valueKey   string
-	permitsKey string
-}
-
-// coolDowns lists the tests of one version by name, the longest first.
+// coolDowns are the scenes in which nobody gets a permit before a cool-down of ours ends, by whichever call of Redisson's. A
+// client of 3.13.4 has its own.
 var coolDowns = []struct {
 	name string
-	run  func(c cooled)
+	play func(s *scene)
 	want func(version) bool
 }{
-	{"callers that wait", func(c cooled) { c.callersThatWait(overall) }, every},
-	{"callers that wait, per client", func(c cooled) { c.callersThatWait("PER_CLIENT") }, oldestAndNewest},
-	{"all at once", func(c cooled) { c.reopens(0) }, every},
-	{"re-opens gradually", func(c cooled) { c.reopens(2 * time.Second) }, every},
-	{"the longest wins", cooled.longestWins, every},
-	{"lifted", cooled.lifted, every},
-	{"lifted within the interval", cooled.liftedSoon, every},
-	{"shorter than the interval", cooled.shorterThanInterval, every},
-	{"setRate by Java", cooled.setRateByJava, every},
-	{"release by Java", cooled.releaseByJava, from("3.52.0")},
-	{"keep-alive", cooled.keepAlive, from("3.38.0")},
-	{"delete by Java", cooled.deleteByJava, every},
+	{"callers that wait", func(s *scene) { s.callersThatWait("0") }, every},
+	{"callers that wait, per client", func(s *scene) { s.callersThatWait("1") }, every},
+	{"re-opens gradually", (*scene).reopens, every},
+	{"the longest wins", (*scene).longestWins, every},
+	{"lifted", (*scene).lifted, every},
+	{"lifted within the interval", (*scene).liftedSoon, every},
+	{"shorter than the interval", (*scene).shorterThanInterval, every},
+	{"setRate by Redisson", (*scene).setRateByRedisson, every},
+	{"release by Redisson", (*scene).releaseByRedisson, from("3.52.0")},
+	{"keep-alive", (*scene).keepAlive, from("3.38.0")},
+	{"delete by Redisson", (*scene).deleteByRedisson, every},
 }
 
-// TestCoolDown checks that nobody gets a permit before a cool-down of ours ends, in whichever version of Redisson and
-// by whichever call.
+// TestCoolDown plays them.
 func TestCoolDown(t *testing.T) {
 	t.Parallel()
-	watch := startLedger(t, redistest.Client(t))
-	warmed(t)
-	var running sync.WaitGroup
-	defer running.Wait()
-	slots := make(chan struct{}, coolDownsAtOnce)
-	for _, test := range coolDowns {
-		running.Go(func() {
-			t.Run(test.name, func(t *testing.T) {
-				versionsAbreast(t, func(t testing.TB, v version) {
-					slots <- struct{}{}
-					defer func() { <-slots }()
-					steadily(t, func(t testing.TB) { test.run(cooled{trouble: newTrouble(t, v), watch: watch}) }, v)
-				}, family, from("3.15.5"), test.want)
-			})
+	for _, c := range coolDowns {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			eachJar(t, c.play, from("3.15.5"), c.want)
 		})
 	}
 }
 
-// warmed starts every peer and makes its first calls, which take longer than later ones.
-func warmed(t *testing.T) {
-	t.Helper()
-	var running sync.WaitGroup
-	for _, v := range allVersions {
-		java, name := fleet.peer(t, v), redistest.Key(t)
-		running.Go(func() {
-			for range 20 {
-				_, _ = java.call("trySetRate", name, overall, 1, time.Minute)
-				_, _ = java.call("tryAcquire", name, 1)
-				_, _ = java.call("availablePermits", name)
-				_, _ = java.call("hammer", name, 2, 1, "1", "try", 0)
+// coolDown begins a cool-down of d and returns its end.
+func (s *scene) coolDown(d time.Duration, opts ...ratelimiter.CoolDownOption) (until time.Time) {
+	s.Helper()
+	until = time.Now().Add(d)
+	require.NoError(s, s.limiter.CoolDown(s.Context(), until, opts...))
+	return until
+}
+
+// closed checks that neither side gets a permit now, that both report that none is available, and that we tell until when.
+func (s *scene) closed(until time.Time) {
+	s.Helper()
+	r := s.try(1)
+	require.False(s, r.Granted)
+	require.Zero(s, r.Available)
+	require.Equal(s, time.Until(until), r.Wait)
+	require.Equal(s, until.UnixMilli(), redistest.Must(s.limiter.CoolDownUntil(s.Context()))(s).UnixMilli())
+	require.Zero(s, redistest.Must(s.limiter.AvailablePermits(s.Context()))(s))
+	require.False(s, s.java(1))
+	require.Equal(s, "0", s.javaLeft())
+	require.False(s, s.java(1), "availablePermits writes")
+}
+
+// closedUntil checks that from now until the last millisecond, and is back at the end.
+func (s *scene) closedUntil(until time.Time) {
+	s.Helper()
+	for ; time.Until(until) > 20*time.Millisecond; time.Sleep(20 * time.Millisecond) {
+		s.closed(until)
+	}
+	time.Sleep(time.Until(until) - time.Millisecond)
+	s.closed(until)
+	time.Sleep(time.Millisecond)
+}
+
+// callersThatWait checks callers of both sides that are waiting when the cool-down begins.
+func (s *scene) callersThatWait(typ string) {
+	const rate = 12
+	s = s.another(typ, rate, coolInterval)
+	require.True(s, s.java(rate/2))
+	require.True(s, s.try(rate/2).Granted)
+	java := waits(5, func() { s.javaWaits(1) })
+	ours := waits(5, func() { assert.NoError(s, s.limiter.Acquire(s.Context(), 1)) })
+	time.Sleep(300 * time.Millisecond)
+	until := s.coolDown(3 * time.Second)
+	s.closedUntil(until)
+	for _, at := range append(java(), ours()...) {
+		require.False(s, at.Before(until), "served %v before the end", until.Sub(at))
+		require.Less(s, at.Sub(until), 10*time.Millisecond)
+	}
+	require.True(s, s.java(2))
+	require.False(s, s.java(1))
+	s.wholeAgain(rate, coolInterval)
+}
+
+// reopens checks that Redisson gets the permits back gradually, over two seconds.
+func (s *scene) reopens() {
+	const rate, over = 20, 2 * time.Second
+	s = s.another("0", rate, coolInterval)
+	require.True(s, s.java(rate/2))
+	s.closedUntil(s.coolDown(1500*time.Millisecond, ratelimiter.Reopen(over)))
+	for end := time.Now().Add(coolInterval); time.Now().Before(end); {
+		s.free(1, time.Now().Add(over/rate))
+	}
+	time.Sleep(over)
+	s.wholeAgain(rate, coolInterval)
+}
+
+func (s *scene) longestWins() {
+	s = s.another("0", 5, coolInterval)
+	until := s.coolDown(1800 * time.Millisecond)
+	s.coolDown(400 * time.Millisecond)
+	s.closed(until)
+	time.Sleep(600 * time.Millisecond)
+	s.closedUntil(s.coolDown(2 * time.Second))
+	require.True(s, s.java(5))
+	s.wholeAgain(5, coolInterval)
+}
+
+// lifted checks that requests are granted again once the cool-down is lifted. A caller of Redisson's that was told to sleep
+// until the end still sleeps until then, since nothing wakes it.
+func (s *scene) lifted() {
+	s = s.another("0", 5, coolInterval)
+	require.True(s, s.java(5))
+	java := waits(1, func() { s.javaWaits(1) })
+	ours := waits(1, func() { assert.NoError(s, s.limiter.Acquire(s.Context(), 1)) })
+	until := s.coolDown(4 * time.Second)
+	time.Sleep(1500 * time.Millisecond)
+	s.closed(until)
+	require.True(s, redistest.Must(s.limiter.LiftCoolDown(s.Context()))(s))
+	require.Zero(s, time.Since(ours()[0]))
+	require.True(s, s.java(4))
+	require.False(s, s.java(1))
+	require.Less(s, java()[0].Sub(until).Abs(), 10*time.Millisecond)
+	s.wholeAgain(5, coolInterval)
+}
+
+// liftedSoon checks that what was free is free at once when the cool-down is lifted early, and that what was granted within
+// the interval comes back when it would have done so anyway. If it came back at once, there would be a second burst.
+func (s *scene) liftedSoon() {
+	const interval = 3 * time.Second
+	s = s.another("0", 7, interval)
+	early := time.Now()
+	require.True(s, s.java(3))
+	time.Sleep(time.Second)
+	late := time.Now()
+	require.True(s, s.java(2))
+	until := s.coolDown(time.Hour)
+	time.Sleep(300 * time.Millisecond)
+	s.closed(until)
+	require.True(s, redistest.Must(s.limiter.LiftCoolDown(s.Context()))(s))
+	s.free(2, early.Add(interval))
+	s.free(3, late.Add(interval))
+	s.free(2, late.Add(interval+300*time.Millisecond))
+	s.wholeAgain(7, interval)
+}
+
+// free checks that Redisson gets so many permits now, and that nobody gets more before until.
+func (s *scene) free(permits int64, until time.Time) {
+	s.Helper()
+	require.True(s, s.java(permits))
+	for _, d := range []time.Duration{0, time.Until(until) - time.Millisecond} {
+		time.Sleep(d)
+		require.False(s, s.java(1))
+		require.False(s, s.try(1).Granted)
+	}
+	time.Sleep(time.Millisecond)
+}
+
+// shorterThanInterval checks that permits that expire after the end of the cool-down stay in use.
+func (s *scene) shorterThanInterval() {
+	const interval = 3 * time.Second
+	s = s.another("0", 6, interval)
+	early := time.Now()
+	require.True(s, s.java(2))
+	time.Sleep(time.Second)
+	late := time.Now()
+	require.True(s, s.try(1).Granted)
+	require.True(s, s.java(1))
+	until := s.coolDown(time.Second)
+	s.closedUntil(until)
+	s.free(2, early.Add(interval))
+	s.free(2, late.Add(interval))
+	s.free(2, until.Add(interval))
+	s.wholeAgain(6, interval)
+}
+
+// setRateByRedisson checks that what a setRate of Redisson's frees is blocked again by our next call. One of ours keeps the
+// cool-down.
+func (s *scene) setRateByRedisson() {
+	const rate = 8
+	s = s.another("0", 5, coolInterval)
+	require.True(s, s.try(5).Granted)
+	until := s.coolDown(3 * time.Second)
+	require.Equal(s, "null", s.redisson(twinOp{name: "setRate", typ: "0", rate: rate, interval: coolInterval.Milliseconds()}).word)
+	require.True(s, s.java(1), "which is why it says so")
+	s.closedUntil(until)
+	require.True(s, s.java(rate))
+	until = s.coolDown(1200 * time.Millisecond)
+	require.NoError(s, s.limiter.SetRate(s.Context(), ratelimiter.Rate{Permits: rate, Interval: coolInterval}))
+	require.False(s, s.java(1))
+	s.closedUntil(until)
+	s.wholeAgain(rate, coolInterval)
+}
+
+func (s *scene) releaseByRedisson() {
+	s = s.another("0", 5, coolInterval)
+	require.True(s, s.java(5))
+	until := s.coolDown(2500 * time.Millisecond)
+	require.Equal(s, "null", s.redisson(twinOp{name: "release", permits: 2}).word)
+	s.closed(until) // our client calls first
+	require.NoError(s, s.limiter.Release(s.Context(), 2))
+	require.False(s, s.java(1))
+	s.closedUntil(until)
+	s.free(5, until.Add(coolInterval)) // and not 7
+	s.wholeAgain(5, coolInterval)
+}
+
+func (s *scene) deleteByRedisson() {
+	s = s.another("0", 5, coolInterval)
+	s.closed(s.coolDown(time.Hour))
+	require.Equal(s, "true", s.redisson(twinOp{name: "delete"}).word)
+	require.Zero(s, s.rdb.Exists(s.Context(), s.keys()...).Val())
+	require.Equal(s, "true", s.redisson(twinOp{name: "trySetRate", typ: "0", rate: 5, interval: coolInterval.Milliseconds()}).word)
+	require.True(s, s.java(2))
+	require.True(s, s.try(3).Granted)
+	require.Zero(s, redistest.Must(s.limiter.CoolDownUntil(s.Context()))(s))
+	s.wholeAgain(5, coolInterval)
+}
+
+// keepAlive checks that the limiter does not expire before the cool-down is over: our calls give it a TTL that is long enough.
+// A call of Redisson's sets it back to the keep-alive, so that the limiter then lasts only as long as it is used.
+func (s *scene) keepAlive() {
+	s = s.another("0", 5, coolInterval)
+	require.Equal(s, "null", s.redisson(twinOp{name: "setRate", typ: "0", rate: 5, interval: coolInterval.Milliseconds(), keepAlive: 60_000}).word)
+	require.True(s, s.java(5))
+	until := s.coolDown(time.Hour)
+	ttl := func() time.Duration { return s.rdb.PTTL(s.Context(), s.name).Val() }
+	require.Greater(s, ttl(), 59*time.Minute)
+	require.False(s, s.java(1))
+	require.LessOrEqual(s, ttl(), time.Minute)
+	require.False(s, s.try(1).Granted)
+	require.Greater(s, ttl(), 59*time.Minute)
+	s.closed(until)
+}
+
+// TestCoolDownAndTheOldest checks that 3.13.4 grants nothing during a cool-down and goes on after it. It returns an error while
+// a score lies ahead of its clock, which is the case until an interval before the end.
+func TestCoolDownAndTheOldest(t *testing.T) {
+	t.Parallel()
+	eachJar(t, func(s *scene) {
+		s = s.another("0", 5, coolInterval)
+		require.True(s, s.java(5))
+		until := s.coolDown(2 * time.Second)
+		for due := until.Add(-coolInterval); time.Now().Before(due); time.Sleep(50 * time.Millisecond) {
+			require.Contains(s, s.redisson(twinOp{name: "tryAcquire", permits: 1}).word, "bad argument #2 to 'unpack' (string expected, got nil)")
+			require.False(s, s.try(1).Granted)
+		}
+		s.closedUntil(until)
+		require.True(s, s.java(1))
+		require.True(s, s.try(4).Granted)
+		s.wholeAgain(5, coolInterval)
+	}, func(v version) bool { return v.name == "3.13.4" })
+}
+
+// TestCoolDownOfThreads checks that the threads of a JVM sleep until the end of a cool-down, or as long as they have time.
+func TestCoolDownOfThreads(t *testing.T) {
+	t.Parallel()
+	versionsAbreast(t, func(t testing.TB, v version) {
+		l := newTrouble(t, v).another(4, time.Second)
+		until := time.Now().Add(2 * time.Second)
+		require.NoError(t, l.limiter.CoolDown(t.Context(), until))
+		calls := []*pending{l.java.begin("acquire", l.name, 1), l.java.begin("tryAcquire", l.name, 1, 10*time.Second)}
+		require.False(t, l.java.truth(t, "tryAcquire", l.name, 1, 300*time.Millisecond))
+		for ; time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
+			for _, call := range calls {
+				require.False(t, !call.running() && time.Now().Before(until))
 			}
-		})
-	}
-	running.Wait()
-}
-
-// limited gives the limiter a rate, set by Java.
-func (c *cooled) limited(typ string, permits int, interval time.Duration) {
-	c.Helper()
-	require.True(c, c.java.truth(c, "trySetRate", c.name, typ, permits, interval))
-	c.valueKey, c.permitsKey = "{"+c.name+"}:value", "{"+c.name+"}:permits"
-	if typ != overall {
-		c.valueKey, c.permitsKey = c.valueKey+":"+c.java.id, c.permitsKey+":"+c.java.id
-	}
-}
-
-// coolDown begins a cool-down of d. It returns when the cool-down began and when it ends, by the clock of Redis,
-// which is that of this machine.
-func (c cooled) coolDown(d time.Duration, opts ...ratelimiter.CoolDownOption) (begun, until time.Time) {
-	c.Helper()
-	require.NoError(c, c.limiter.CoolDown(c.Context(), time.Now().Add(d), opts...))
-	begun = time.Now()
-	return begun, c.until()
-}
-
-func (c cooled) until() time.Time {
-	c.Helper()
-	ms := redistest.Must(c.rdb.HGet(c.Context(), c.name, "coolDown").Int64())(c)
-	return time.UnixMilli(ms)
-}
-
-// javaLoad makes threads of Java request permits for d; see Load.java.
-func (c cooled) javaLoad(threads int, d time.Duration, mix, mode string) func() load {
-	call := c.java.begin("hammer", c.name, threads, d, mix, mode, 10)
-	return func() load {
-		c.Helper()
-		l := redistest.Must(call.load(d + callLimit))(c)
-		require.Empty(c, l.Errors)
-		return l
-	}
-}
-
-// none checks that nothing was granted between two instants, by the times at which Redis executed the scripts. No
-// stall of the machine excuses a grant.
-func (c cooled) none(begun, until time.Time) {
-	c.Helper()
-	for _, e := range c.watch.at(c.permitsKey) {
-		require.False(always(c.TB), e.at.After(begun) && e.at.Before(until), "%d permits granted %v before the end, %v after the beginning",
-			e.permits, until.Sub(e.at), e.at.Sub(begun))
-	}
-}
-
-// first returns how long after an instant the first permit was granted.
-func (c cooled) first(from time.Time) time.Duration {
-	c.Helper()
-	least := time.Duration(math.MaxInt64)
-	for _, e := range c.watch.at(c.permitsKey) {
-		if d := e.at.Sub(from); d >= 0 {
-			least = min(least, d)
 		}
-	}
-	return least
-}
-
-// granted returns the permits granted between two instants.
-func (c cooled) granted(from, to time.Time) (sum int64) {
-	for _, e := range c.watch.at(c.permitsKey) {
-		if !e.at.Before(from) && e.at.Before(to) {
-			sum += e.permits
+		for i, want := range []string{"null", "true"} {
+			require.Equal(t, want, redistest.Must(calls[i].wait(callLimit))(t))
 		}
-	}
-	return sum
+	}, family, from("3.15.5"))
 }
 
-// rejectedByAll checks that neither side gets a permit now, and that both report that none is available.
-func (c cooled) rejectedByAll(until time.Time) {
-	c.Helper()
-	r := c.try(1)
-	require.False(c, r.Granted)
-	require.Zero(c, r.Available)
-	require.Equal(c, until, r.Time.Add(r.Wait), "until then")
-	require.WithinDuration(c, until, redistest.Must(c.limiter.CoolDownUntil(c.Context()))(c), underWay)
-	require.Zero(c, redistest.Must(c.limiter.AvailablePermits(c.Context()))(c))
-	c.rejectedByJava()
-}
-
-func (c cooled) rejectedByJava() {
-	c.Helper()
-	require.False(c, c.javaTries(1))
-	require.Zero(c, c.java.number(c, "availablePermits", c.name))
-	require.False(c, c.javaTries(1), "availablePermits writes")
-}
-
-// wholeAgain checks that the limiter is intact: no window was exceeded, and all permits come back to both sides,
-// again and again.
-func (c cooled) wholeAgain(rate int64, interval time.Duration) {
-	c.Helper()
-	c.windows(rate, interval)
-	time.Sleep(interval + 20*time.Millisecond)
-	require.True(c, c.try(rate).Granted)
-	time.Sleep(interval + 20*time.Millisecond)
-	require.True(c, c.javaTries(int(rate)))
-	require.False(c, c.rdb.HExists(c.Context(), c.name, "coolDown").Val(), "nothing is left of it")
-	require.Equal(c, rate, redistest.Must(c.rdb.Get(c.Context(), c.valueKey).Int64())(c)+used(c, c.rdb, c.permitsKey))
-}
-
-// resumed checks that nothing was granted until the end, that permits are granted soon after it, and that the limiter is
-// intact.
-func (c cooled) resumed(begun, until time.Time, rate int64) {
-	c.Helper()
-	c.none(begun, until)
-	require.LessOrEqual(c, c.first(until), soonAfter)
-	c.wholeAgain(rate, coolInterval)
-}
-
-// windows checks that no window held more than the rate. The window is shortened by the longest time that passed
-// between Java reading its clock and Redis running the script; see requireWindows.
-func (c cooled) windows(rate int64, interval time.Duration) {
-	c.Helper()
-	grants, late := c.watch.at(c.permitsKey), time.Duration(0)
-	for _, e := range grants {
-		late = max(late, e.lag())
-	}
-	if late < interval {
-		require.LessOrEqual(always(c.TB), fullest(grants, interval-late, byExecution), rate, "a window")
-	}
-}
-
-// isBlock reports whether m is a block added by a cool-down of ours, and not a grant.
-func isBlock(m string) bool {
-	return len(m) == 21 && (m[:4] == "\x10~c~" || m[:4] == "\x10~l~") || len(m) == 20 && (m[8:10] == "~c" || m[8:10] == "~l")
+// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap and of a cool-down as it
+// does on one without them. It is the blocks that keep Redisson from granting.
+func TestFieldsAreHarmless(t *testing.T) {
+	t.Parallel()
+	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
+	fields := map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until}
+	take := func(permits int64) twinOp { return twinOp{name: "tryAcquire", permits: permits} }
+	eachJar(t, func(s *scene) {
+		for _, typ := range []string{"0", "1"} {
+			with, without := s.another(typ, 9, time.Second), s.another(typ, 9, time.Second)
+			require.NoError(s, s.rdb.HSet(s.Context(), with.name, fields).Err())
+			for _, op := range []twinOp{
+				take(2), take(7), take(1), {name: "availablePermits"}, take(10), {name: "trySetRate", typ: typ, rate: 4, interval: 1000},
+				{name: "release", permits: 1}, {name: "setRate", typ: typ, rate: 7, interval: 1000}, take(7),
+				{name: "setRateArgs", typ: typ, rate: 8, interval: 1000, keep: true}, {name: "availablePermits"},
+				{name: "updateRate", typ: typ, rate: 6, interval: 1000}, take(5), {name: "availablePermits"},
+				{name: "expire", ttl: 60_000}, take(1), {name: "clearExpire"}, {name: "delete"},
+			} {
+				if _, ok := s.jar.scripts[op.name]; !ok && op.name != "delete" {
+					continue
+				}
+				require.Equal(s, without.redisson(op), with.redisson(op), "%v", op)
+				a, b := with.state(), without.state()
+				if op.name != "delete" {
+					require.Equal(s, fields, map[string]string{"minGap": a.hash["minGap"], "coolDown": a.hash["coolDown"], "reopenUntil": a.hash["reopenUntil"]})
+					maps.Copy(b.hash, fields)
+				}
+				require.Empty(s, a.differs(b), "%v", op)
+				time.Sleep(300 * time.Millisecond)
+			}
+		}
+	})
 }

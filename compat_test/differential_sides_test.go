@@ -155,12 +155,12 @@ func rename(key, name, was, id string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, captureName, name), was, id)
 }
 
-// random returns an argument that makes a grant unique: 16 bytes, or a number before 3.16.4.
+// random returns an argument that makes a grant unique: as many bytes as the jar sends, or a number before 3.16.4.
 func (j *jar) random(bits uint64) string {
 	if !j.version.since("3.16.4") {
 		return strconv.FormatInt(int64(bits), 10)
 	}
-	return fmt.Sprintf("%016x", bits)
+	return fmt.Sprintf("%016x", bits)[16-len(j.scripts["tryAcquire"].args[2]):]
 }
 
 // answer returns what Redisson returns to its caller.

@@ -84,7 +84,7 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 			require.NoError(l, l.limiter.Heal(l.Context()))
 			checks, _ = l.findings()
 			require.Empty(l, checks)
-			require.EqualValues(l, 2, l.left(), "what was released and not acquired is taken back")
+			require.EqualValues(l, 2, redistest.Must(l.rdb.Get(l.Context(), l.value()).Int64())(l), "what was released and not acquired is taken back")
 		}
 	})
 }
@@ -119,7 +119,9 @@ func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
 func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 	t.Parallel()
 	for other, sick := range map[string]bool{"3.15.5": true, "3.16.8": true, "3.20.1": false, "3.34.1": false} {
-		newer, older := strangers(t, other, 5, time.Hour)
+		newer := newTrouble(t, newestListed()).another(5, time.Hour)
+		older := newer
+		older.version, older.java = listed(t, other), fleet.peer(t, listed(t, other))
 		require.True(t, newer.javaTries(1))
 		require.True(t, older.javaTries(1))
 		checks, _ := newer.findings()

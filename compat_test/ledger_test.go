@@ -304,12 +304,7 @@ func (l *ledger) of(limiter string) []entry {
 	return l.at("{" + limiter + "}:permits")
 }
 
-// ledgers are those of the nodes of a cluster.
-type ledgers []*ledger
-
-func (l ledgers) at(key string) (grants []entry) {
-	for _, node := range l {
-		grants = append(grants, node.at(key)...)
-	}
-	return grants
+// isBlock reports whether m is a block added by a cool-down of ours, and not a grant.
+func isBlock(m string) bool {
+	return len(m) == 21 && (m[:4] == "\x10~c~" || m[:4] == "\x10~l~") || len(m) == 20 && (m[8:10] == "~c" || m[8:10] == "~l")
 }

@@ -142,38 +142,3 @@ func TestSharesBesideJava(t *testing.T) {
 		}
 	}, func(v version) bool { return slices.Contains([]string{"3.15.5", "3.34.1", "3.52.0", "4.7.0"}, v.name) })
 }
-
-// TestTripwireByEveryVersion checks that to a call of Redisson's the tripwire of our waiting callers is a grant that
-// has expired: the call removes it, and sees the limiter as it is.
-func TestTripwireByEveryVersion(t *testing.T) {
-	t.Parallel()
-	versionsSteadily(t, tripped)
-}
-
-func tripped(t testing.TB, v version) {
-	l := newTrouble(t, v).another(3, time.Hour).spent(2).spent(1)
-	planted := func() {
-		require.Eventually(t, func() bool {
-			return l.rdb.Get(t.Context(), l.value()).Val() == "-1" && l.rdb.ZCard(t.Context(), l.permits()).Val() == 3
-		}, callLimit, 10*time.Millisecond, "the line looks in once a second")
-	}
-	gone := func() {
-		require.Equal(t, "0", l.rdb.Get(t.Context(), l.value()).Val())
-		require.EqualValues(t, 2, l.rdb.ZCard(t.Context(), l.permits()).Val())
-	}
-	l.waiting(1)
-	planted()
-	require.False(t, l.javaTries(1))
-	gone()
-	planted()
-	require.Zero(t, l.java.number(t, "availablePermits", l.name))
-	gone()
-	planted()
-	begun := time.Now()
-	call := l.java.begin("tryAcquire", l.name, 1, 300*time.Millisecond)
-	require.Equal(t, "false", redistest.Must(call.wait(callLimit))(t))
-	require.GreaterOrEqual(t, time.Since(begun), 250*time.Millisecond, "it slept its time and did not spin")
-	planted()
-	l.java.must(t, "setRate", l.name, overall, 4, time.Hour)
-	require.NotZero(t, l.java.number(t, "availablePermits", l.name))
-}

@@ -65,13 +65,13 @@ func (j javaSide) do(operation, name string, args ...any) string {
 type goSide struct{ client *ratelimiter.Client }
 
 // newGoSide sets the options that a deployment shared with v would set.
-func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string) goSide {
+func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string, more ...ratelimiter.Option) goSide {
 	t.Helper()
-	options := []ratelimiter.Option{
+	options := append([]ratelimiter.Option{
 		ratelimiter.WithClientID(id),
 		// By default client keys have a TTL, which Redisson does not set; see TestClientKeyTTL.
 		ratelimiter.WithClientKeyTTL(0),
-	}
+	}, more...)
 	if v.since("3.16.4") && !v.since("3.17.0") {
 		options = append(options, ratelimiter.WithMemberFormat(wire.FormatLc0I))
 	}

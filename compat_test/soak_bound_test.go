@@ -5,18 +5,14 @@ package compat_test
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -120,68 +116,4 @@ func TestSoakBound(t *testing.T) {
 	} {
 		require.Equal(t, want, e.inTime(), "%+v", e)
 	}
-}
-
-// TestLedgerKnowsWhatLacks checks that a reservation counts as a grant only when nothing lacks, and so not at all if it
-// expires before.
-func TestLedgerKnowsWhatLacks(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Client(t)
-	seen := startLedger(t, rdb)
-	name := redistest.Key(t)
-	script := dispatch.Source(os.DirFS(".."), "reserve")
-	limiter := clienttest.New(t, rdb).RateLimiter(name)
-	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
-	require.True(t, redistest.Must(limiter.Allow(t.Context(), 4))(t).Granted)
-	member := func(n byte) string {
-		return "\x10abc" + string([]byte{n, 0, 0, 0}) + "\x00IIIIIIII" + string([]byte{n, 0, 0, 0})
-	}
-	reserve := func(held byte, lacking int64) {
-		t.Helper()
-		reply, err := rdb.Eval(t.Context(), script, []string{name, "{" + name + "}:value", "{" + name + "}:permits", "{" + name + "}:ahead"},
-			0, 2, member(held), held, 0, "", 3600000, "me").Int64Slice()
-		require.NoError(t, err)
-		require.Equal(t, []int64{0, 2, 5, 60000, lacking}, reply[:5])
-	}
-	granted := func() int64 { return permitsIn(seen.of(name)) }
-	require.EqualValues(t, 4, granted())
-	reserve(0, 1)
-	require.EqualValues(t, 4, granted(), "one permit lacks")
-	require.NoError(t, rdb.ZRem(t.Context(), "{"+name+"}:permits", member(2)).Err()) // it expires
-	require.NoError(t, rdb.IncrBy(t.Context(), "{"+name+"}:value", 2).Err())
-	reserve(0, 1)
-	require.EqualValues(t, 4, granted(), "it lacks again")
-	require.Zero(t, seen.reconcile("{"+name+"}:permits"), "the reservation has been seen")
-	require.NoError(t, rdb.IncrBy(t.Context(), "{"+name+"}:value", 1).Err()) // it has come back
-	reserve(2, 0)
-	require.EqualValues(t, 6, granted(), "nothing lacks")
-}
-
-// TestReconcile checks that of a set whose last changes MONITOR did not report, a grant that is new is missing, and one
-// that has become smaller is not.
-func TestReconcile(t *testing.T) {
-	t.Parallel()
-	rdb := redistest.Client(t)
-	seen := startLedger(t, rdb)
-	name := redistest.Key(t)
-	limiter := clienttest.New(t, rdb).RateLimiter(name)
-	require.NoError(t, limiter.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Minute}))
-	require.True(t, redistest.Must(limiter.Allow(t.Context(), 5))(t).Granted)
-	require.EqualValues(t, 5, permitsIn(seen.of(name)))
-
-	key, other := "{"+name+"}:permits", redistest.Key(t)
-	set := redistest.Must(rdb.ZRangeWithScores(t.Context(), key, 0, -1).Result())(t)
-	require.Len(t, set, 1)
-	member, score := []byte(set[0].Member.(string)), set[0].Score
-	member[4], member[len(member)-4] = 3, 3 // two of the five have been taken out
-	require.NoError(t, rdb.ZAdd(t.Context(), other, redis.Z{Score: score, Member: member}).Err())
-	require.NoError(t, rdb.Rename(t.Context(), other, key).Err()) // as MONITOR does not report what it holds
-	require.Zero(t, seen.reconcile(key))
-	require.EqualValues(t, 5, permitsIn(seen.of(name)), "it was granted all the same")
-
-	member[8]++ // another
-	require.NoError(t, rdb.ZAdd(t.Context(), other, redis.Z{Score: score, Member: member}).Err())
-	require.NoError(t, rdb.Rename(t.Context(), other, key).Err())
-	require.Equal(t, 1, seen.reconcile(key))
-	require.EqualValues(t, 8, permitsIn(seen.of(name)))
 }

@@ -35,7 +35,7 @@ func TestTroubleStarvedAcquire(t *testing.T) {
 
 func starved(t testing.TB, version string) {
 	const rate, interval, step = 200, time.Second, 5 * time.Millisecond
-	_, l := strangers(t, version, rate, interval)
+	l := newTrouble(t, listed(t, version)).another(rate, interval)
 	for range rate { // one at a time, so that they come back one at a time
 		l.spent(1)
 		time.Sleep(step - time.Millisecond)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/require"
 )
 
 // classPaths is where prepare.sh leaves one file for each version: its jars, one on each line.
@@ -145,10 +147,23 @@ func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 
 func every(version) bool { return true }
 
+// listed returns the version of that name.
+func listed(t testing.TB, name string) version {
+	t.Helper()
+	i := slices.IndexFunc(allVersions, func(v version) bool { return v.name == name })
+	require.GreaterOrEqual(t, i, 0, "no version %s", name)
+	return allVersions[i]
+}
+
 // family reports whether a version stands for those that write the same members, in a run of the short form. In the long
 // form every version does.
 func family(v version) bool {
 	return longForm() || slices.Contains([]string{"3.13.4", "3.15.5", "3.16.8", "3.20.1", "4.7.0"}, v.name) || v.newest
+}
+
+// oldestAndNewest saves JVM starts where the versions between them do not differ.
+func oldestAndNewest(v version) bool {
+	return v.name == "3.15.5" || v.name == "4.7.0" || v.newest
 }
 
 // longForm reports whether this is a run of make compat-long.
