@@ -52,7 +52,7 @@ func (t trouble) findings() (checks []string, writers string) {
 
 func TestDoctorOfJavasLimiters(t *testing.T) {
 	t.Parallel()
-	versionsSteadily(t, func(tb testing.TB, v version) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v).another(5, time.Hour)
 		for range 3 {
 			require.True(l, l.javaTries(1))
@@ -92,7 +92,7 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 // TestDoctorFindsWhatJavaIsStuckAt checks that Java fails as the finding says, and works again once the limiter is healed.
 func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
 	t.Parallel()
-	versionsSteadily(t, func(tb testing.TB, v version) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v).another(5, time.Hour)
 		require.NoError(l, l.rdb.Set(l.Context(), l.value(), 0, 0).Err())
 		checks, _ := l.findings()
@@ -133,7 +133,7 @@ func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 // TestClientsOfJava checks that the instances of Redisson that have permits of a PER_CLIENT limiter are listed.
 func TestClientsOfJava(t *testing.T) {
 	t.Parallel()
-	versionsSteadily(t, func(tb testing.TB, v version) {
+	versionsAbreast(t, func(tb testing.TB, v version) {
 		l := newTrouble(tb, v)
 		require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 5, time.Hour))
 		require.True(l, l.javaTries(2))

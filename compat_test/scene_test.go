@@ -26,6 +26,7 @@ type scene struct {
 	id      string
 	name    string
 	typ     string
+	client  *ratelimiter.Client
 	limiter *ratelimiter.RateLimiter
 }
 
@@ -49,8 +50,8 @@ func eachJar(t *testing.T, play func(s *scene), want ...func(version) bool) {
 
 func newScene(t testing.TB, rdb *redis.Client, j *jar) *scene {
 	t.Helper()
-	s := &scene{TB: t, rdb: rdb, jar: j, id: redistest.Key(t)}
-	return s.another("0", 1, time.Hour)
+	s := &scene{TB: t, rdb: rdb, id: redistest.Key(t), name: redistest.Key(t)}
+	return s.by(j)
 }
 
 // another returns a scene with a further limiter, whose rate Redisson has set.
@@ -69,7 +70,8 @@ func (s *scene) by(j *jar) *scene {
 	require.NoError(s, j.load(s.Context(), s.rdb))
 	o := *s
 	o.jar = j
-	o.limiter = newGoSide(s, s.rdb, j.version, s.id, ratelimiter.WithClientClock()).client.RateLimiter(o.name)
+	o.client = newGoSide(s, s.rdb, j.version, s.id, ratelimiter.WithClientClock()).client
+	o.limiter = o.client.RateLimiter(o.name)
 	return &o
 }
 

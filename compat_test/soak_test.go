@@ -24,7 +24,7 @@ const (
 )
 
 // soakPairs are two limiters, each with two JVMs of different versions that can share one. 3.15.5 and 4.7.0 cannot;
-// see TestTroubleFIAndBc0I. The Go processes work on both limiters.
+// see TestStrangers. The Go processes work on both limiters.
 var soakPairs = [][]string{{"3.15.5", "3.16.3"}, {"3.20.1", "4.7.0"}}
 
 // soakDuration returns the length of a soak: a minute if RATELIMITER_COMPAT_LONG is set.
@@ -52,7 +52,7 @@ func TestSoak(t *testing.T) {
 		require.Empty(t, l.faults)
 		require.Empty(t, l.errors)
 		grants := s.seen.of(l.name)
-		require.Equal(always(t), l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
+		require.Equal(redistest.Final(t), l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits, %d of them to Java", l.versions, l.told, l.byJava)
 	}
@@ -98,7 +98,7 @@ func TestSoakRestarts(t *testing.T) {
 	for _, l := range s.limiters {
 		require.Empty(t, l.errors, "errors that Redis' restart does not explain")
 		grants := s.seen.of(l.name)
-		require.LessOrEqual(always(t), l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
+		require.LessOrEqual(redistest.Final(t), l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits granted, callers told of %d; %d of the grants from Redis' last moment; faults %v",
 			l.versions, permitsIn(grants), l.told, missed, l.faults)
@@ -210,8 +210,14 @@ func (s *soak) goes(n int, during time.Duration) []*worker.Process {
 // javaFault matches what Redisson's callers may see while Redis is down.
 var javaFault = regexp.MustCompile(`Redis(Connection|Timeout|ResponseTimeout|NodeNotFound|Loading|Retry)Exception|LOADING|ClosedChannel`)
 
+// forgetsCallers reports whether each rejection of a blocked acquire adds a link to a chain of futures, until the chain
+// is too long for the stack of the thread that completes it. Then the permits are spent and the caller is never told
+// (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these versions are 3.20.1, 3.34.1 and 3.52.0; earlier
+// ones have no such chain.
+func forgetsCallers(v version) bool { return v.since("3.17.0") && !v.since("4.3.0") }
+
 // hammer starts the load of a JVM, in the modes of the Go processes. A version that forgets callers that it rejects
-// too often blocks for a second at most (TestTroubleStarvedAcquire).
+// too often blocks for a second at most.
 func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 	block := "block"
 	if forgetsCallers(p.version) {

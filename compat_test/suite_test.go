@@ -3,129 +3,62 @@
 package compat_test
 
 import (
-	"sync"
+	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// TestSuite runs the scenarios with this library alone, in virtual time, with the original's durations, to the
-// millisecond.
+// suiteWays are the ways to play a scenario of Redisson's suite, by the sides that take turns in calling the limiter.
+var suiteWays = map[string]func(s *scene) []side{
+	"ours":           func(s *scene) []side { return []side{goSide{s.client}} },
+	"Redisson":       func(s *scene) []side { return []side{scriptSide{s}} }, // it has to pass its own suite
+	"Redisson first": func(s *scene) []side { return []side{scriptSide{s}, goSide{s.client}} },
+	"ours first":     func(s *scene) []side { return []side{goSide{s.client}, scriptSide{s}} },
+}
+
+// TestSuite runs the scenarios in virtual time, with the original's durations and to the millisecond.
 func TestSuite(t *testing.T) {
 	t.Parallel()
 	require.Len(t, suiteScenarios, 31)
-	var expiring sync.WaitGroup
-	defer expiring.Wait()
+	j := newJar(t, newestListed())
 	for _, c := range suiteScenarios {
-		if c.ttl() {
-			expiring.Go(func() {
-				t.Run(c.name, func(t *testing.T) { newStage(t, redistest.Client(t), c.scale, nil, true).perform(c) })
-			})
-			continue
-		}
-		t.Run(c.name, func(t *testing.T) {
-			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-				newStage(t, rdb, 0, nil, true).perform(c)
-			})
-		})
-	}
-}
-
-// The ways to play a scenario in real time, on one limiter and as one client.
-const (
-	javaFirst = "Java first" // Java and we take turns
-	goFirst   = "Go first"
-	javaAlone = "Java alone" // Redisson has to pass its own suite; with RATELIMITER_COMPAT_LONG
-)
-
-// suiteAtOnce is the number of scenarios that run at once. They sleep most of the time, but with too many of them,
-// steps that belong to one window would come after its end.
-const suiteAtOnce = 24
-
-// TestSuiteTogether runs the scenarios in real time and with Java. The busy ones come after the others.
-func TestSuiteTogether(t *testing.T) {
-	java := fleet.peer(t, newestListed())
-	play := func(c suiteScenario, way string) {
-		t.Run(c.name+"/"+way, func(t *testing.T) {
-			once := func(t testing.TB) {
-				s := newStage(t, redistest.Client(t), c.scale, java, way != javaAlone)
-				if way == goFirst {
-					s.next++
+		for way, sides := range suiteWays {
+			if c.run != nil && way != "ours" {
+				continue // TestSoak has threads of both sides
+			}
+			t.Run(c.name+"/"+way, func(t *testing.T) {
+				t.Parallel()
+				perform := func(t *testing.T, rdb *redis.Client) {
+					s := &stage{scene: newScene(t, rdb, j)}
+					s.sides = sides(s.scene)
+					if c.run != nil {
+						c.run(s)
+					} else {
+						s.play(c.steps)
+					}
 				}
-				s.perform(c)
-			}
-			if c.run != nil {
-				once(t) // what it checks holds however the machine stalls
-			} else {
-				steadily(t, once, java.version)
-			}
-		})
-	}
-	var sleeping sync.WaitGroup
-	slots, long := make(chan struct{}, suiteAtOnce), longForm()
-	for _, c := range suiteScenarios {
-		for _, way := range []string{javaFirst, goFirst, javaAlone} {
-			if c.run == nil && (way != javaAlone || long) {
-				slots <- struct{}{}
-				sleeping.Go(func() {
-					defer func() { <-slots }()
-					play(c, way)
-				})
-			}
-		}
-	}
-	sleeping.Wait()
-	for _, c := range suiteScenarios {
-		if c.run != nil {
-			play(c, javaFirst) // here the sides do not take turns: half of the threads are Java's
-			if long {
-				play(c, javaAlone)
-			}
+				if c.ttl() {
+					perform(t, redistest.Client(t))
+				} else {
+					redistest.Run(t, perform)
+				}
+			})
 		}
 	}
 }
 
-// A stage is a limiter with the sides that take turns in calling it.
+// A stage is a scene with the sides that take turns.
 type stage struct {
-	testing.TB
-	rdb     *redis.Client
-	name    string
-	sides   []side
-	next    int
-	scale   int // 0 in virtual time
-	java    *peer
-	limiter *ratelimiter.RateLimiter
+	*scene
+	sides []side
+	next  int
 }
-
-func newStage(t testing.TB, rdb *redis.Client, scale int, java *peer, goes bool) *stage {
-	s := &stage{TB: t, rdb: rdb, name: redistest.Key(t), scale: scale, java: java}
-	options := []ratelimiter.Option{ratelimiter.WithClientKeyTTL(0)}
-	if java != nil {
-		options = append(options, ratelimiter.WithClientID(java.id))
-		s.sides = append(s.sides, javaSide{java})
-	}
-	if scale == 0 {
-		options = append(options, ratelimiter.WithClientClock())
-	}
-	if goes {
-		client := clienttest.New(t, rdb, options...)
-		t.Cleanup(func() { _ = client.Close() })
-		s.limiter = client.RateLimiter(s.name)
-		s.sides = append(s.sides, goSide{client})
-	}
-	return s
-}
-
-// real scales a duration of the original for this stage.
-func (s *stage) real(d time.Duration) time.Duration { return d / time.Duration(max(1, s.scale)) }
-
-func (s *stage) sleep(d time.Duration) { time.Sleep(s.real(d)) }
 
 // turn returns the side whose turn it is.
 func (s *stage) turn() side {
@@ -133,27 +66,64 @@ func (s *stage) turn() side {
 	return s.sides[(s.next-1)%len(s.sides)]
 }
 
-func (s *stage) by(who side, operation string, args ...any) string {
-	for i, arg := range args {
-		if d, ok := arg.(time.Duration); ok {
-			args[i] = s.real(d)
+// A scriptSide is Redisson's client as its scripts and its waits make it, in the words of the peer.
+type scriptSide struct{ *scene }
+
+func (r scriptSide) do(operation, _ string, args ...any) string {
+	op := twinOp{name: operation}
+	number := func(i int) int64 {
+		switch arg := args[i].(type) {
+		case int:
+			return int64(arg)
+		case time.Duration:
+			return arg.Milliseconds()
 		}
+		return 0
 	}
-	return who.do(operation, s.name, args...)
+	switch operation {
+	case "acquire", "tryAcquire":
+		return r.acquire(twinOp{name: "tryAcquire", permits: number(0)}, operation, args[1:])
+	case "trySetRate", "setRate", "setRateArgs", "updateRate":
+		op.typ, op.rate, op.interval = strconv.Itoa(map[any]int{perClient: 1}[args[0]]), number(1), number(2)
+		if len(args) > 3 {
+			op.keepAlive = number(3)
+		}
+		op.keep = len(args) > 4 && args[4] == true
+	case "release":
+		op.permits = number(0)
+	case "expire":
+		op.ttl = number(0)
+	case "getConfig":
+		h := r.rdb.HGetAll(r.Context(), r.name).Val()
+		return fmt.Sprintf("%s %s %s", map[string]string{"0": overall, "1": perClient}[h["type"]], h["rate"], h["interval"])
+	case "isExists":
+		return strconv.FormatBool(r.rdb.Exists(r.Context(), r.name).Val() == 1)
+	case "remainTimeToLive":
+		return strconv.FormatInt(r.rdb.PTTL(r.Context(), r.name).Val().Milliseconds(), 10)
+	}
+	return r.redisson(op).word
 }
 
-func (s *stage) perform(c suiteScenario) {
-	s.Helper()
-	if c.run != nil {
-		c.run(s)
-	} else {
-		s.play(c.steps)
+// acquire calls again as Redisson's threads do, which sleep as long as they were told.
+func (r scriptSide) acquire(op twinOp, operation string, timeout []any) string {
+	begin := time.Now()
+	for {
+		a := r.redisson(op)
+		wait, left := time.Duration(a.wait)*time.Millisecond, time.Duration(0)
+		if len(timeout) > 0 {
+			left = timeout[0].(time.Duration) - time.Since(begin)
+		}
+		switch {
+		case a.word == granted && operation == "acquire":
+			return "null"
+		case a.word == granted:
+			return "true"
+		case a.word != rejected:
+			return a.word
+		case operation == "tryAcquire" && left < wait:
+			time.Sleep(left)
+			return "false"
+		}
+		time.Sleep(wait)
 	}
-}
-
-// keys returns the number of keys of the limiter.
-func (s *stage) keys() int {
-	s.Helper()
-	keys := redistest.Must(s.rdb.Keys(s.Context(), "*"+s.name+"*").Result())(s)
-	return len(keys)
 }

@@ -3,146 +3,83 @@
 package compat_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// threads runs n callers for a while: goroutines, Java threads, or half of each. Each goroutine calls f until the
-// time is over.
-func (s *stage) threads(n int, during time.Duration, mode string, f func()) {
-	s.Helper()
-	goes, javas := n, 0
-	if s.java != nil {
-		javas = n
-		if goes = 0; s.limiter != nil {
-			goes, javas = n/2, n/2
+// threads runs n callers of ours for a while. Each calls f until the time is over.
+func (s *stage) threads(n int, during time.Duration, f func()) {
+	end := time.Now().Add(during)
+	waits(n, func() {
+		for time.Now().Before(end) {
+			f()
 		}
-	}
-	var running sync.WaitGroup
-	defer running.Wait()
-	end := time.Now().Add(s.real(during))
-	for range goes {
-		running.Go(func() {
-			for time.Now().Before(end) {
-				f()
-			}
-		})
-	}
-	if javas > 0 {
-		running.Go(func() {
-			l := redistest.Must(s.java.begin("hammer", s.name, javas, s.real(during), "1", mode, 5).load(callLimit))(s)
-			require.Empty(s, l.Errors)
-			require.NotEmpty(s, l.Grants)
-		})
-	}
+	})()
 }
 
 // suiteRateValue checks that 200 threads that acquire without end keep as many permits in use as the rate has. The
 // original looks at the set once a second, 20 times, and expects to find 10,000 members 16 times. One of our members
 // may stand for the permits of several threads.
 func suiteRateValue(s *stage) {
-	rate, looks, step, want := 10_000, 20, time.Second, 16
-	if s.scale > 0 {
-		rate, want = 1000, 4 // two cores for a JVM, 200 threads, Redis and everything else
-	}
-	s.play(fmt.Sprintf("setRate OVERALL %d 10s", rate))
+	const rate, looks = 10_000, 20
+	s.play("setRate OVERALL 10000 10s")
 	full := 0
-	var looking sync.WaitGroup
-	looking.Go(func() {
+	looking := waits(1, func() {
 		for range looks {
-			if s.inUse() == int64(rate) {
+			if used(s, s.rdb, s.keys()[2])-s.tripwires() == rate {
 				full++
 			}
-			s.sleep(step)
+			time.Sleep(time.Second)
 		}
 	})
-	s.threads(200, time.Duration(looks)*step, "block", func() {
-		if err := s.limiter.Acquire(s.Context(), 1); err != nil {
-			s.Error(err)
-		}
-	})
-	looking.Wait()
-	redistest.Measured(s, full >= want, "in %d of %d looks all %d permits were in use", full, looks, rate)
+	s.threads(200, looks*time.Second, func() { assert.NoError(s, s.limiter.Acquire(s.Context(), 1)) })
+	looking()
+	require.GreaterOrEqual(s, full, 16)
 }
 
-// inUse adds up the permits of the members in the OVERALL set, without the tripwire of waiting callers.
-func (s *stage) inUse() (sum int64) {
-	for _, z := range s.rdb.ZRangeWithScores(s.Context(), "{"+s.name+"}:permits", 0, -1).Val() {
-		if z.Score == 0 {
-			continue
-		}
-		m, err := wire.ParseMember([]byte(z.Member.(string)))
-		if err != nil {
-			s.Error(err)
-		}
-		sum += int64(m.Permits)
-	}
-	return sum
-}
+// tripwires returns the number of tripwires of waiting callers in the set.
+func (s *stage) tripwires() int64 { return s.rdb.ZCount(s.Context(), s.keys()[2], "0", "0").Val() }
 
 // suiteConcurrency runs eight threads that try and sleep at random. The original expects 940 ms between every tenth
 // grant and the next; here no window may hold more than the rate.
 func suiteConcurrency(s *stage) {
 	s.play("trySetRate OVERALL 10 1s = true\n trySetRate OVERALL 20 1s = false")
-	s.inWindows(10, "try", func(granted func()) {
-		ok, err := s.limiter.TryAcquire(s.Context(), 1, 0)
-		if err != nil {
-			s.Error(err)
+	s.inWindows(10, func() bool {
+		granted := redistest.Must(s.limiter.TryAcquire(s.Context(), 1, 0))(s)
+		if !granted {
+			time.Sleep(rand.N(10 * time.Millisecond))
 		}
-		if ok {
-			granted()
-		}
-		time.Sleep(rand.N(10 * time.Millisecond))
+		return granted
 	})
 }
 
 // suiteConcurrency2 runs eight threads that acquire.
 func suiteConcurrency2(s *stage) {
 	s.play("trySetRate OVERALL 18 1s = true")
-	s.inWindows(18, "block", func(granted func()) {
-		if err := s.limiter.Acquire(s.Context(), 1); err != nil {
-			s.Error(err)
-		}
-		granted()
-	})
+	s.inWindows(18, func() bool { return assert.NoError(s, s.limiter.Acquire(s.Context(), 1)) })
 }
 
 // inWindows runs eight threads on a limiter of rate permits a second. It checks that no window holds more, and that
 // hardly a permit is left unused.
-func (s *stage) inWindows(rate int64, mode string, f func(granted func())) {
+func (s *stage) inWindows(rate int, f func() (granted bool)) {
 	s.Helper()
-	during := 20 * time.Second
-	if s.scale > 0 {
-		during = 10 * time.Second
-	}
+	const during = 20 * time.Second
 	var mu sync.Mutex
-	var grants []entry
-	count := func() {
-		mu.Lock()
-		defer mu.Unlock()
-		now := time.Now()
-		grants = append(grants, entry{score: float64(now.UnixMilli()), at: now, permits: 1})
-	}
-	var seen *ledger
-	if s.scale > 0 {
-		seen = startLedger(s, s.rdb)
-	}
-	s.threads(8, during, mode, func() { f(count) })
-	if seen == nil {
-		require.Equal(s, rate, fullest(grants, time.Second, byScore)) // in whole ms, as Redisson counts
-	} else {
-		grants = seen.of(s.name)
-		requireWindows(s, grants, rate, s.real(time.Second))
-	}
-	least := rate * int64(during/time.Second) * 8 / 10
-	if s.scale > 0 {
-		least /= 2 // the machine decides how much of it real threads use
-	}
-	redistest.Measured(s, permitsIn(grants) >= least, "%d permits, less than %d", permitsIn(grants), least)
+	var grants []time.Time
+	s.threads(8, during, func() {
+		if f() {
+			mu.Lock()
+			defer mu.Unlock()
+			grants = append(grants, time.Now().Truncate(time.Millisecond)) // as Redisson counts
+		}
+	})
+	fullest := redistest.Fullest(grants, time.Second, func(at time.Time) (time.Time, time.Time, int64) { return at, at, 1 })
+	require.Len(s, fullest, rate)
+	require.GreaterOrEqual(s, len(grants), rate*int(during/time.Second)*8/10)
 }

@@ -34,7 +34,7 @@ type trouble struct {
 func eachTrouble(t *testing.T, f func(t trouble)) {
 	t.Helper()
 	t.Parallel()
-	versionsSteadily(t, func(t testing.TB, v version) { f(newTrouble(t, v)) }, oldestAndNewest)
+	versionsAbreast(t, func(t testing.TB, v version) { f(newTrouble(t, v)) }, oldestAndNewest)
 }
 
 func newTrouble(t testing.TB, v version) trouble {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -119,14 +120,6 @@ func versionsAbreast(t *testing.T, f func(t testing.TB, v version), want ...func
 	}
 }
 
-// versionsSteadily does what versionsAbreast does, for a scenario that steadily plays.
-func versionsSteadily(t *testing.T, f func(t testing.TB, v version), want ...func(version) bool) {
-	t.Helper()
-	versionsAbreast(t, func(t testing.TB, v version) {
-		steadily(t, func(t testing.TB) { f(t, v) }, v)
-	}, want...)
-}
-
 // onVersion runs f with a version. What fails with an unlisted newest one is reported in newestDiffers instead.
 func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 	t.Helper()
@@ -134,9 +127,7 @@ func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 		f(t, v)
 		return
 	}
-	a := &attempt{TB: t}
-	a.run(func(t testing.TB) { f(t, v) })
-	for _, text := range a.texts {
+	for _, text := range (&attempt{TB: t}).run(func(t testing.TB) { f(t, v) }) {
 		t.Logf("THE NEWEST REDISSON DIFFERS: %s: %s", v, text)
 		if file, err := os.OpenFile(newestDiffers, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644); err == nil {
 			fmt.Fprintf(file, "%s: %s: %s\n", t.Name(), v, strings.Join(strings.Fields(text), " "))
@@ -144,6 +135,37 @@ func onVersion(t *testing.T, v version, f func(t testing.TB, v version)) {
 		}
 	}
 }
+
+// An attempt is a TB that keeps the failures of what it runs.
+type attempt struct {
+	testing.TB
+	mu    sync.Mutex
+	texts []string
+}
+
+// run runs f in a goroutine of its own, which FailNow can end, and returns its failures.
+func (a *attempt) run(f func(t testing.TB)) []string {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(a)
+	}()
+	<-done
+	a.mu.Lock() // a goroutine that f left behind may still report something
+	defer a.mu.Unlock()
+	return slices.Clone(a.texts)
+}
+
+func (a *attempt) Error(args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.texts = append(a.texts, fmt.Sprint(args...))
+}
+
+func (a *attempt) Errorf(format string, args ...any) { a.Error(fmt.Sprintf(format, args...)) }
+func (a *attempt) Fatal(args ...any)                 { a.Error(args...); runtime.Goexit() }
+func (a *attempt) Fatalf(format string, args ...any) { a.Errorf(format, args...); runtime.Goexit() }
+func (a *attempt) FailNow()                          { runtime.Goexit() } // assertions have said why
 
 func every(version) bool { return true }
 
