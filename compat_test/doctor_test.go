@@ -89,32 +89,6 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 	})
 }
 
-// TestDoctorFindsWhatJavaIsStuckAt checks that Java fails as the finding says, and works again once the limiter is healed.
-func TestDoctorFindsWhatJavaIsStuckAt(t *testing.T) {
-	t.Parallel()
-	versionsAbreast(t, func(tb testing.TB, v version) {
-		l := newTrouble(tb, v).another(5, time.Hour)
-		require.NoError(l, l.rdb.Set(l.Context(), l.value(), 0, 0).Err())
-		checks, _ := l.findings()
-		require.Equal(l, []string{"stuck"}, checks)
-		if v.since("3.16.2") {
-			_, err := l.java.call("tryAcquire", l.name, 1)
-			require.ErrorContains(l, err, "attempt to perform arithmetic on")
-			require.ErrorContains(l, err, "a nil value")
-		} else {
-			ok, err := l.java.call("tryAcquire", l.name, 1)
-			require.False(l, err == nil && ok == "true")
-		}
-		require.NoError(l, l.limiter.Heal(l.Context()))
-		checks, _ = l.findings()
-		require.Empty(l, checks)
-		for range 5 {
-			require.True(l, l.javaTries(1))
-		}
-		require.False(l, l.javaTries(1))
-	})
-}
-
 // TestDoctorOfVersionsThatDoNotMix checks that two versions on one limiter are found before either of them fails.
 func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 	t.Parallel()
@@ -128,25 +102,6 @@ func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 		require.Equal(t, sick, len(checks) == 1 && checks[0] == "layouts", "4.7.0 and %s: %v", other, checks)
 		require.Equal(t, !sick, len(checks) == 0, "4.7.0 and %s: %v", other, checks)
 	}
-}
-
-// TestClientsOfJava checks that the instances of Redisson that have permits of a PER_CLIENT limiter are listed.
-func TestClientsOfJava(t *testing.T) {
-	t.Parallel()
-	versionsAbreast(t, func(tb testing.TB, v version) {
-		l := newTrouble(tb, v)
-		require.True(l, l.java.truth(l, "trySetRate", l.name, perClient, 5, time.Hour))
-		require.True(l, l.javaTries(2))
-		var ids []string
-		for id, err := range l.limiter.Clients(l.Context()) {
-			require.NoError(l, err)
-			ids = append(ids, id)
-		}
-		require.Equal(l, []string{l.java.id}, ids)
-		require.Equal(l, "3", redistest.Must(survey.New(l.rdb).Read(l.Context(), l.name, l.java.id))(l).Value)
-		checks, _ := l.findings()
-		require.Empty(l, checks)
-	})
 }
 
 // TestDoctorOfAMixedRedis has three Redisson versions that read each other's members and two Go processes use the same
