@@ -113,8 +113,20 @@ func (s *Share) Next(permits int64, behind int, grace time.Duration, a *permit.R
 	if !s.IsLarge(permits) {
 		saved = max(saved, a.Others.Soon) // a large one takes them ahead
 	}
-	return a.Others.Soon, min(a.Wait, max(saved, time.Millisecond))
+	return a.Others.Soon, min(a.Wait, max(saved, time.Millisecond)) + s.turn(r.Interval)
 }
+
+// turn returns by how much later than others this process asks for a permit that all wait for: the more it is owed, the
+// sooner. Otherwise the same process could be first each time, until it is owed nothing more.
+func (s *Share) turn(interval time.Duration) time.Duration {
+	if len(s.waiting) == 0 {
+		return 0
+	}
+	return time.Duration(max(0, 1-s.owed/s.most()) * float64(min(longestTurn, interval/50)))
+}
+
+// longestTurn is how much later a process asks that is owed nothing than one that is owed the share of an interval.
+const longestTurn = 2 * time.Millisecond
 
 // Affords reports whether the first in the queue may take that many permits ahead of their return.
 func (s *Share) Affords(permits int64, interval time.Duration, now time.Time) bool {

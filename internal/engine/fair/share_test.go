@@ -172,13 +172,38 @@ func TestAShareBeginsFull(t *testing.T) {
 	require.EqualValues(t, 10, p.may(1, 200*ms))
 }
 
-// TestTheQueueSleepsUntilItMayTake checks how long the queue sleeps: until permits expire, and as many are owed to it.
+// TestTheQueueSleepsUntilItMayTake checks how long the queue sleeps: until permits expire, and as many are owed to it, and a
+// little longer the less is owed to it.
 func TestTheQueueSleepsUntilItMayTake(t *testing.T) {
 	p := beside(peerWaits, 1)
-	for _, c := range []struct{ soon, wait time.Duration }{{5 * ms, 19 * ms}, {30 * ms, 30 * ms}, {time.Second, 200 * ms}} {
+	for _, c := range []struct{ soon, wait time.Duration }{{5 * ms, 21 * ms}, {30 * ms, 32 * ms}, {time.Second, 202 * ms}} {
 		soon, wait := p.Next(1, 0, 10*ms, rejected(permit.Others{Soon: c.soon}, begin), rate, begin)
 		require.Equal(t, c.soon, soon)
 		require.Equal(t, c.wait, wait.Truncate(ms))
+	}
+}
+
+// TestWhoIsOwedMostAsksFirst checks how much later than a permit expires a process asks for it, by how much it is owed.
+func TestWhoIsOwedMostAsksFirst(t *testing.T) {
+	for _, c := range []struct {
+		sees     permit.Others
+		interval time.Duration
+		passed   time.Duration // since it was owed nothing
+		turn     time.Duration
+	}{
+		{peerWaits, time.Second, 0, 2 * ms},
+		{peerWaits, time.Second, 500 * ms, 950 * time.Microsecond},
+		{peerWaits, time.Second, time.Second, 0},
+		{peerWaits, 10 * ms, 5 * ms, 95 * time.Microsecond},
+		{java, time.Second, 0, 0},
+		{peerHolds, time.Second, 0, 0},
+	} {
+		p := &process{rate: permit.Rate{Permits: 100, Interval: c.interval}}
+		p.asks(1, []time.Time{begin, begin, begin}, permit.Others{}, c.sees)
+		p.grant(1000, begin)
+		p.Allowance(1, 1, p.rate, at(c.passed))
+		_, wait := p.Next(1, 0, 10*ms, rejected(permit.Others{Soon: 50 * ms}, at(c.passed)), p.rate, at(c.passed))
+		require.InDelta(t, 50*ms+c.turn, wait, 1000, "%+v", c)
 	}
 }
 
@@ -192,8 +217,8 @@ func TestLargeRequestsArePaidFromSavings(t *testing.T) {
 	require.Equal(t, int64(21), p.Allowance(40, 1, rate, at(800*ms)).May, "half is for the small ones behind it")
 	_, alone := p.Next(45, 0, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
 	_, more := p.Next(45, 1, 10*ms, &permit.Reply{Wait: time.Minute, Rate: rate}, rate, at(800*ms))
-	require.InDelta(t, 60*ms, alone, 1000, "3 are missing")
-	require.InDelta(t, 120*ms, more, 1000)
+	require.InDelta(t, 61160*time.Microsecond, alone, 1000, "3 are missing")
+	require.InDelta(t, 121160*time.Microsecond, more, 1000)
 	p.Pay(40)
 	require.False(t, p.Affords(40, time.Second, at(801*ms)))
 	require.True(t, p.Affords(40, time.Second, at(1600*ms)))
