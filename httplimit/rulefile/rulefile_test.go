@@ -230,19 +230,17 @@ func TestLargestFiles(t *testing.T) {
 		}
 		return b.String()
 	}
-	// The least of some times is not that of a machine which does something else.
-	took := func(file string, ok bool) time.Duration {
-		least := time.Hour
-		for range 3 {
-			begin := time.Now()
-			_, err := Parse([]byte(file))
-			least = min(least, time.Since(begin))
-			require.Equal(t, ok, err == nil, err)
-		}
-		return least
+	took := func(file string) time.Duration {
+		begin := time.Now()
+		_, err := Parse([]byte(file))
+		require.NoError(t, err)
+		return time.Since(begin)
 	}
-	small, large := write(500), write(4000)
-	redistest.Measured(t, took(large, true) < 24*took(small, true), "4,000 rules take much longer than 8 times 500")
+	small, large, ratio := write(500), write(4000), 64.
+	for n := 0; n < 10 && ratio >= 24; n++ { // a machine that does something else disturbs some of them
+		ratio = min(ratio, float64(took(large))/float64(took(small)))
+	}
+	require.Less(t, ratio, 24., "4,000 rules take much longer than 8 times 500")
 	_, err := Parse([]byte(large + "- a: [\n"))
 	require.ErrorContains(t, err, "line 4002")
 }
