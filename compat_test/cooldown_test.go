@@ -275,7 +275,7 @@ func TestCoolDownAndTheOldest(t *testing.T) {
 func TestCoolDownOfThreads(t *testing.T) {
 	t.Parallel()
 	versionsAbreast(t, func(t testing.TB, v version) {
-		l := newTrouble(t, v).another(4, time.Second)
+		l := newTrouble(t, v, 4, time.Second)
 		until := time.Now().Add(2 * time.Second)
 		require.NoError(t, l.limiter.CoolDown(t.Context(), until))
 		calls := []*pending{l.java.begin("acquire", l.name, 1), l.java.begin("tryAcquire", l.name, 1, 10*time.Second)}

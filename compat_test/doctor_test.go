@@ -53,7 +53,7 @@ func (t trouble) findings() (checks []string, writers string) {
 func TestDoctorOfJavasLimiters(t *testing.T) {
 	t.Parallel()
 	versionsAbreast(t, func(tb testing.TB, v version) {
-		l := newTrouble(tb, v).another(5, time.Hour)
+		l := newTrouble(tb, v, 5, time.Hour)
 		for range 3 {
 			require.True(l, l.javaTries(1))
 		}
@@ -93,7 +93,7 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 	t.Parallel()
 	for other, sick := range map[string]bool{"3.15.5": true, "3.16.8": true, "3.20.1": false, "3.34.1": false} {
-		newer := newTrouble(t, newestListed()).another(5, time.Hour)
+		newer := newTrouble(t, newestListed(), 5, time.Hour)
 		older := newer
 		older.version, older.java = listed(t, other), fleet.peer(t, listed(t, other))
 		require.True(t, newer.javaTries(1))
