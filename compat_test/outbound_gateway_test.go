@@ -17,7 +17,6 @@ import (
 type arrival struct {
 	at, sent time.Time
 	caller   string
-	robot    bool
 }
 
 // A gateway is a gateway like DingTalk's, on loopback, that remembers every call.
@@ -29,18 +28,11 @@ type gateway struct {
 	arrivals []arrival
 }
 
-// scaledLimits returns DingTalk's limits with shorter long penalties and a shorter robot's minute, and without the
-// monthly limit.
-func scaledLimits() dinggate.Limits {
-	l := dinggate.Standard()
-	l.IP.Penalty = banLength
-	l.Robot.Window, l.Robot.Penalty = robotInterval, banLength
-	l.Month = dinggate.Limit{}
-	return l
-}
-
+// startGateway starts one with DingTalk's limits but for a shorter penalty of an address, and without the monthly limit.
 func startGateway(t testing.TB) *gateway {
-	g := &gateway{Gate: dinggate.New(dinggate.WithLimits(scaledLimits()))}
+	l := dinggate.Standard()
+	l.IP.Penalty, l.Month = banLength, dinggate.Limit{}
+	g := &gateway{Gate: dinggate.New(dinggate.WithLimits(l))}
 	server := httptest.NewServer(http.HandlerFunc(g.serve))
 	t.Cleanup(server.Close)
 	g.url = server.URL
@@ -48,7 +40,7 @@ func startGateway(t testing.TB) *gateway {
 }
 
 func (g *gateway) serve(w http.ResponseWriter, r *http.Request) {
-	a := arrival{at: time.Now(), caller: r.Header.Get(dinggate.HeaderCaller), robot: r.URL.Path != apiPath}
+	a := arrival{at: time.Now(), caller: r.Header.Get(dinggate.HeaderCaller)}
 	if ns, err := strconv.ParseInt(r.Header.Get(headerSent), 10, 64); err == nil {
 		a.sent = time.Unix(0, ns)
 		g.mu.Lock()

@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -61,20 +60,14 @@ func (p *phase) ofAddress() string    { return "{dingtalk}:ip:default:20s" }
 
 func (p *phase) permitsOfAddress() string { return p.ofAddress() + ":permits" }
 
-// permitsOfRobot is the permits key of the robot's six seconds.
-func (p *phase) permitsOfRobot() string {
-	return fmt.Sprintf("{dingtalk}:robot:%s:%v:permits", httplimit.Hash("robot-"+p.app), robotInterval)
-}
-
 // starts starts the load of the Go processes and, if they use the profile, that of Java.
 func (p *phase) starts(plain bool) {
 	p.Helper()
 	var all []worker.Plan
 	for i := range goProcesses {
 		all = append(all, &outboundPlan{
-			Addr: p.outbound.server.Addr(), URL: p.gateway.url, Name: fmt.Sprint("go-", i), App: p.app, Robot: "robot-" + p.app,
-			Goroutines: goGoroutines, During: p.during, Plain: plain,
-			Permits: apiRate - p.headRoom,
+			Addr: p.outbound.server.Addr(), URL: p.gateway.url, Name: fmt.Sprint("go-", i), App: p.app,
+			During: p.during, Plain: plain, Permits: apiRate - p.headRoom,
 		})
 	}
 	workers := worker.Start(p, all...)
@@ -156,16 +149,10 @@ func (p *phase) events(kind httplimit.EventKind) []outboundEvent {
 	return all
 }
 
-func (p *phase) keyOfAPI() string {
-	return dinggate.AppAPI(p.app, dinggate.API("POST", apiPath))
-}
-
-const (
-	// heldUpOnItsWay is the time in flight from which on the profile, whose margin is 50 ms, promises nothing for a
-	// call. Where the processes have two cores to themselves, the slowest call of a second takes 3 to 18 ms from the
-	// clock that granted it to the gateway.
-	heldUpOnItsWay = 40 * time.Millisecond
-)
+// heldUpOnItsWay is the time in flight from which on the profile, whose margin is 50 ms, promises nothing for a
+// call. Where the processes have two cores to themselves, the slowest call of a second takes 3 to 18 ms from the
+// clock that granted it to the gateway.
+const heldUpOnItsWay = 40 * time.Millisecond
 
 // requireNoPenalty checks that there were no penalties but those that the machine caused by holding up a call of the
 // full second. It returns the number of those.
@@ -176,9 +163,8 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 		switch {
 		case penalty.Outside:
 			outside--
-		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start, p.permitsOfApp(), toAPI, apiRate, time.Second):
+		case penalty.Dimension == dinggate.DimAppAPI && p.wasHeldUp(penalty.Start):
 			excused++
-		case penalty.Dimension == dinggate.DimRobot && p.wasHeldUp(penalty.Start, p.permitsOfRobot(), toRobot, robotRate, robotInterval):
 		default:
 			p.Errorf("a penalty, and no call was held up: %+v", penalty)
 		}
@@ -187,16 +173,16 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 	return excused
 }
 
-// wasHeldUp reports whether one of the calls of the interval before until was held up between its grant, by the clock
-// of Redis or of Java, and the gateway. In a phase in which Redis was unavailable, a call that took longer than the interval was
-// not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not matched with another
-// call.
-func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, rate int, interval time.Duration) bool {
+// wasHeldUp reports whether one of the calls of the second before until was held up between its grant, by the clock
+// of Redis or of Java, and the gateway. In a phase in which Redis was unavailable, a call that took longer than the second was
+// not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not
+// matched with another call.
+func (p *phase) wasHeldUp(until time.Time) bool {
 	p.Helper()
-	grants := p.outbound.seen.at(key)
+	grants := p.outbound.seen.at(p.permitsOfApp())
 	slices.SortFunc(grants, func(a, b entry) int { return b.at.Compare(a.at) })
-	calls := p.gateway.calls(func(a arrival) bool { return want(a) && !a.at.After(until) })
-	calls = calls[max(0, len(calls)-rate-1):]
+	calls := p.gateway.calls(func(a arrival) bool { return !a.at.After(until) })
+	calls = calls[max(0, len(calls)-apiRate-1):]
 	slices.SortFunc(calls, func(a, b arrival) int { return b.sent.Compare(a.sent) })
 	var most time.Duration
 	for _, c := range calls {
@@ -209,14 +195,5 @@ func (p *phase) wasHeldUp(until time.Time, key string, want func(arrival) bool, 
 		grants = grants[i+1:]
 	}
 	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)
-	return most > heldUpOnItsWay && (most < interval || !p.away)
-}
-
-// closest returns the shortest time in which more calls arrived than a second allows.
-func closest(calls []arrival) time.Duration {
-	least := time.Duration(math.MaxInt64)
-	for i := apiRate; i < len(calls); i++ {
-		least = min(least, calls[i].at.Sub(calls[i-apiRate].at))
-	}
-	return least
+	return most > heldUpOnItsWay && (most < time.Second || !p.away)
 }

@@ -27,25 +27,21 @@ const headerSent = "X-Sent"
 // then, for some before Redis replies.
 const theEnd = time.Second
 
-// An outboundPlan is the load of one Go process: goroutines that call one API and one that sends robot messages, each
-// as fast as its client allows.
+// An outboundPlan is the load of one Go process: goroutines that call one API, each as fast as its client allows.
 type outboundPlan struct {
-	Addr       string // of Redis
-	URL        string // of the gateway
-	Name       string // of the process, for the gateway
-	App        string
-	Robot      string // access token of the robot; without it no messages are sent
-	Goroutines int
-	During     time.Duration
-	Plain      bool  // without a Transport of this library
-	Permits    int64 // of the API, per second
+	Addr    string // of Redis
+	URL     string // of the gateway
+	Name    string // of the process, for the gateway
+	App     string
+	During  time.Duration
+	Plain   bool  // without a Transport of this library
+	Permits int64 // of the API, per second
 }
 
 // An outboundTally counts the results of the calls.
 type outboundTally struct {
-	Answers int64            // responses received
-	Errors  map[string]int64 // what callers got instead, by text
-	Events  []outboundEvent  // the notable events, by time
+	Errors map[string]int64 // what callers got instead, by text
+	Events []outboundEvent  // the notable events, by time
 }
 
 type outboundEvent struct {
@@ -53,7 +49,6 @@ type outboundEvent struct {
 	Kind    httplimit.EventKind
 	Limiter string
 	Until   time.Time
-	Reason  string
 	Err     string
 }
 
@@ -62,7 +57,7 @@ func (p *outboundPlan) Run() any {
 	redis.SetLogger(silent{}) // one of the phases is about a Redis that is down
 	tally := &outboundTally{Errors: map[string]int64{}}
 	var mu sync.Mutex
-	base := stamped{&http.Transport{MaxIdleConnsPerHost: p.Goroutines + 1}, p.Name}
+	base := stamped{&http.Transport{MaxIdleConnsPerHost: goGoroutines}, p.Name}
 	client := &http.Client{Transport: base}
 	if !p.Plain {
 		limits, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
@@ -74,7 +69,7 @@ func (p *outboundPlan) Run() any {
 				mu.Lock()
 				defer mu.Unlock()
 				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRejected {
-					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until, Reason: string(e.Reason)}
+					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until}
 					if e.Err != nil {
 						event.Err = e.Err.Error()
 					}
@@ -91,13 +86,12 @@ func (p *outboundPlan) Run() any {
 	defer cancel()
 	end, _ := ctx.Deadline()
 	var running sync.WaitGroup
-	push := func(url string) {
+	push := func() {
 		for ctx.Err() == nil {
-			err := post(ctx, client, url)
+			err := post(ctx, client, p.URL+apiPath+"?access_token="+dinggate.AppToken(p.App))
 			mu.Lock()
 			switch {
 			case err == nil:
-				tally.Answers++
 			case errors.Is(err, ratelimiter.ErrUnavailable) && time.Until(end) < theEnd: // its time was up before a reply came
 			case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
 				tally.Errors[err.Error()]++
@@ -108,24 +102,18 @@ func (p *outboundPlan) Run() any {
 			}
 		}
 	}
-	for range p.Goroutines {
-		running.Go(func() { push(p.URL + apiPath + "?access_token=" + dinggate.AppToken(p.App)) })
-	}
-	if p.Robot != "" {
-		running.Go(func() { push(p.URL + "/robot/send?access_token=" + p.Robot) })
+	for range goGoroutines {
+		running.Go(push)
 	}
 	running.Wait()
 	return tally
 }
 
-// profile returns DingTalk's profile with its defaults, except for the gateway's address, the scaled lengths, and a
-// robot's minute of six seconds.
+// profile returns DingTalk's profile with its defaults, except for the gateway's address, the scaled ban and the rate.
 func (p *outboundPlan) profile() httplimit.Profile {
 	return platform.DingTalk(p.App, platform.WithHosts("127.0.0.1"),
 		platform.WithPenalty(platform.ScopeIP, banLength),
-		platform.WithRate(platform.ScopeAppAPI, p.Permits, time.Second),
-		platform.WithRate(platform.ScopeRobot, 0, time.Minute),
-		platform.WithRate(platform.ScopeRobot, robotRate, robotInterval))
+		platform.WithRate(platform.ScopeAppAPI, p.Permits, time.Second))
 }
 
 func post(ctx context.Context, client *http.Client, url string) error {
