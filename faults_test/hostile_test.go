@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -19,11 +20,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// A state is what a limiter of hostileRate may be found in.
+// A state is what a limiter of hostileRate may be found in: a sound limiter, and commands that make one thing wrong. In these a
+// key stands for that of the limiter, and a Duration for the time so long from now.
 type state struct {
-	name string
-	make func(p redis.Pipeliner, hash, value, set string)
+	name     string
+	commands [][]any
 }
+
+type key int
+
+const (
+	hashKey key = iota
+	valueKey
+	setKey
+)
+
+var keyNames = []string{"hash", "value", "set"}
 
 const hostilePermits, hostileInterval = 10, 150 * time.Millisecond
 
@@ -39,131 +51,116 @@ var absent = "\x00absent" // no field, or no key
 // numbers are what may stand where a number should.
 var numbers = []string{absent, "", "abc", "099", "1e400", "nan", "inf", "-5", "0", "2.5", "-0", "+7", " 7", "9007199254740993", "99999999999999999999"}
 
-// states returns every hostile state: a sound limiter with one thing wrong.
+// fields are the values that the fields of the hash may have.
+var fields = map[string][]string{
+	"rate":          numbers,
+	"interval":      append([]string{"9223372036854775"}, numbers...), // 292 years
+	"type":          {absent, "", "1", "2", "-1", "abc", "1e400", "01"},
+	"keepAliveTime": {"", "abc", "099", "-5", "2.5", "1e400", "nan", "9007199254740993", "1"},
+	"minGap":        {"abc", "-5", "1e400", "9007199254740993", "10000"},
+	"coolDown":      {"abc", "-5", "1e400", "nan", "1", "9007199254740993", "11000000000000"},
+	"reopenUntil":   {"abc", "1e400", "9007199254740993", "11000000000000"},
+}
+
+// members are sets and the value beside each: scores and members in turns.
+var members = []struct {
+	name  string
+	value int
+	set   []any
+}{
+	{"no member, value 0", 0, nil},
+	{"members of no bytes, one, many", 6, text("", "x", "\xff", string(make([]byte, 300)))},
+	{"a member of 2^32-1 permits", 6, text(member('a', math.MaxUint32))},
+	{"a member of 0 permits", 6, text(member('a', 0))},
+	{"a member cut short", 6, text(member('a', 4)[:12], member('b', 4)[:20])},
+	{"what looks like a tripwire", 6, text("\x10~w~\x01\x00\x00\x00" + string(make([]byte, 9)) + "\x01\x00\x00\x00")},
+	{"what looks like a block", 6, text("\x10~c~\x04\x00\x00\x00" + string(make([]byte, 9)) + "\x04\x00\x00\x00")},
+	{"a grant an hour ahead", 6, grants(1, 4, time.Hour)},
+	{"a grant 292 years ahead", 6, grants(1, 4, time.Duration(math.MaxInt64))},
+	{"ten grants 5 s ahead", 0, grants(10, 1, 5*time.Second)},
+	{"a grant at +inf", 6, grants(1, 4, "+inf")},
+	{"a grant at -inf", 6, grants(1, 4, "-inf")},
+	{"a grant at 2^53 ms", 6, grants(1, 4, 1<<53)},
+	{"a grant at half a ms", 6, grants(1, 4, time.Millisecond/2)},
+	{"ten rates in use", 0, grants(10, 10, time.Duration(0))},
+	{"ten rates in use, and the value at the rate", 10, grants(10, 10, time.Duration(0))},
+	{"2000 grants in use", 0, grants(2000, 1, time.Duration(0))},
+	{"2000 grants in use, no value", 10, grants(2000, 1, time.Duration(0))},
+	{"2000 grants expired", 0, grants(2000, 1, -time.Second)},
+	{"permits leaked", 0, grants(4, 1, time.Duration(0))},
+	{"permits twice", 10, grants(4, 1, time.Duration(0))},
+}
+
+// grants returns n grants with that score.
+func grants(n int, permits uint32, score any) (set []any) {
+	for i := range n {
+		m := []byte(member('m', permits))
+		binary.BigEndian.PutUint32(m[4:], uint32(i))
+		set = append(set, score, m)
+	}
+	return set
+}
+
+// text returns members that were added now.
+func text(texts ...string) (set []any) {
+	for _, s := range texts {
+		set = append(set, time.Duration(0), s)
+	}
+	return set
+}
+
+// states returns every hostile state.
 func states() (list []state) {
-	ctx := context.Background()
-	add := func(name string, f func(p redis.Pipeliner, hash, value, set string)) {
-		list = append(list, state{name, f})
-	}
-	field := func(field string, values ...string) {
+	add := func(name string, commands ...[]any) { list = append(list, state{name, commands}) }
+	for field, values := range fields {
 		for _, v := range values {
-			add(fmt.Sprintf("%s is %q", field, v), func(p redis.Pipeliner, hash, _, _ string) {
-				if v == absent {
-					p.HDel(ctx, hash, field)
-				} else {
-					p.HSet(ctx, hash, field, v)
-				}
-			})
-		}
-	}
-	field("rate", numbers...)
-	field("interval", append([]string{"9223372036854775"}, numbers...)...) // 292 years
-	field("type", absent, "", "1", "2", "-1", "abc", "1e400", "01")
-	field("keepAliveTime", "", "abc", "099", "-5", "2.5", "1e400", "nan", "9007199254740993", "1")
-	field("minGap", "abc", "-5", "1e400", "9007199254740993", "10000")
-	field("coolDown", "abc", "-5", "1e400", "nan", "1", "9007199254740993", "11000000000000")
-	field("reopenUntil", "abc", "1e400", "9007199254740993", "11000000000000")
-	for _, v := range append([]string{"100", "-1000000", "9007199254740992", "-9007199254740992"}, numbers...) {
-		add(fmt.Sprintf("value is %q", v), func(p redis.Pipeliner, _, value, _ string) {
-			if v == absent {
-				p.Del(ctx, value)
+			if name := fmt.Sprintf("%s is %q", field, v); v == absent {
+				add(name, []any{"HDEL", hashKey, field})
 			} else {
-				p.Set(ctx, value, v, 0)
+				add(name, []any{"HSET", hashKey, field, v})
 			}
-		})
+		}
 	}
-	for i, what := range []string{"hash", "value", "set"} {
-		for typ, put := range map[string]func(p redis.Pipeliner, key string){
-			"string": func(p redis.Pipeliner, key string) { p.Set(ctx, key, "6", 0) },
-			"list":   func(p redis.Pipeliner, key string) { p.RPush(ctx, key, "6") },
-			"set":    func(p redis.Pipeliner, key string) { p.SAdd(ctx, key, "6") },
-			"zset":   func(p redis.Pipeliner, key string) { p.ZAdd(ctx, key, redis.Z{Score: 6, Member: "6"}) },
-			"hash":   func(p redis.Pipeliner, key string) { p.HSet(ctx, key, "6", "6") },
-			"stream": func(p redis.Pipeliner, key string) {
-				p.XAdd(ctx, &redis.XAddArgs{Stream: key, Values: []string{"6", "6"}})
-			},
+	for _, v := range append([]string{"100", "-1000000", "9007199254740992", "-9007199254740992"}, numbers[1:]...) {
+		add(fmt.Sprintf("value is %q", v), []any{"SET", valueKey, v})
+	}
+	for k, right := range []string{"hash", "string", "zset"} {
+		for typ, put := range map[string][]any{
+			"string": {"SET", key(k), "6"}, "list": {"RPUSH", key(k), "6"}, "set": {"SADD", key(k), "6"}, "zset": {"ZADD", key(k), 6, "6"},
+			"hash": {"HSET", key(k), "6", "6"}, "stream": {"XADD", key(k), "*", "6", "6"},
 		} {
-			if what == typ || what == "value" && typ == "string" || what == "set" && typ == "zset" {
-				continue
+			if typ != right {
+				add(fmt.Sprintf("the %s is a %s", keyNames[k], typ), []any{"DEL", key(k)}, put)
 			}
-			add(fmt.Sprintf("the %s is a %s", what, typ), func(p redis.Pipeliner, hash, value, set string) {
-				key := []string{hash, value, set}[i]
-				p.Del(ctx, key)
-				put(p, key)
-			})
 		}
+		add("no "+keyNames[k], []any{"DEL", key(k)})
+		add("the "+keyNames[k]+" expires in 20 ms", []any{"PEXPIRE", key(k), 20})
 	}
-	now := func() float64 { return float64(time.Now().UnixMilli()) }
-	members := func(name string, value int64, list func() []redis.Z) {
-		add(name, func(p redis.Pipeliner, _, valueKey, set string) {
-			p.Del(ctx, set)
-			p.Set(ctx, valueKey, value, 0)
-			for z := range sliced(list()) {
-				p.ZAdd(ctx, set, z...)
-			}
-		})
-	}
-	grants := func(n int, permits uint32, score func() float64) func() []redis.Z {
-		return func() (list []redis.Z) {
-			for i := range n {
-				m := []byte(member('m', permits))
-				binary.BigEndian.PutUint32(m[4:], uint32(i))
-				list = append(list, redis.Z{Score: score(), Member: string(m)})
-			}
-			return list
+	for _, m := range members {
+		commands := [][]any{{"DEL", setKey}, {"SET", valueKey, m.value}}
+		if m.set != nil {
+			commands = append(commands, append([]any{"ZADD", setKey}, m.set...))
 		}
+		add(m.name, commands...)
 	}
-	text := func(texts ...string) func() []redis.Z {
-		return func() (list []redis.Z) {
-			for _, s := range texts {
-				list = append(list, redis.Z{Score: now(), Member: s})
-			}
-			return list
-		}
-	}
-	members("no member, value 6", 6, func() []redis.Z { return nil })
-	members("no member, value 0", 0, func() []redis.Z { return nil })
-	members("members of no bytes, one, many", 6, text("", "x", "\xff", string(make([]byte, 300))))
-	members("a member of 2^32-1 permits", 6, text(member('a', math.MaxUint32)))
-	members("a member of 0 permits", 6, text(member('a', 0)))
-	members("a member cut short", 6, text(member('a', 4)[:12], member('b', 4)[:20]))
-	members("what looks like a tripwire", 6, text("\x10~w~\x01\x00\x00\x00"+string(make([]byte, 9))+"\x01\x00\x00\x00"))
-	members("what looks like a block", 6, text("\x10~c~\x04\x00\x00\x00"+string(make([]byte, 9))+"\x04\x00\x00\x00"))
-	members("a grant an hour ahead", 6, grants(1, 4, func() float64 { return now() + 3_600_000 }))
-	members("a grant 292 years ahead", 6, grants(1, 4, func() float64 { return now() + 9.2e12 }))
-	members("ten grants 5 s ahead", 0, grants(10, 1, func() float64 { return now() + 5000 }))
-	members("a grant at +inf", 6, grants(1, 4, func() float64 { return math.Inf(1) }))
-	members("a grant at -inf", 6, grants(1, 4, func() float64 { return math.Inf(-1) }))
-	members("a grant at 2^53 ms", 6, grants(1, 4, func() float64 { return 1 << 53 }))
-	members("a grant at half a ms", 6, grants(1, 4, func() float64 { return now() + .5 }))
-	members("ten rates in use", 0, grants(10, 10, now))
-	members("ten rates in use, and the value at the rate", 10, grants(10, 10, now))
-	members("2000 grants in use", 0, grants(2000, 1, now))
-	members("2000 grants in use, no value", 10, grants(2000, 1, now))
-	members("2000 grants expired", 0, grants(2000, 1, func() float64 { return now() - 1000 }))
-	members("permits leaked", 0, grants(4, 1, now))
-	members("permits twice", 10, grants(4, 1, now))
-	add("no hash", func(p redis.Pipeliner, hash, _, _ string) { p.Del(ctx, hash) })
-	add("no key at all", func(p redis.Pipeliner, hash, value, set string) { p.Del(ctx, hash, value, set) })
-	add("neither value nor set", func(p redis.Pipeliner, _, value, set string) { p.Del(ctx, value, set) })
-	for i, what := range []string{"hash", "value", "set"} {
-		add("the "+what+" expires in 20 ms", func(p redis.Pipeliner, hash, value, set string) {
-			p.PExpire(ctx, []string{hash, value, set}[i], 20*time.Millisecond)
-		})
-	}
+	add("no key at all", []any{"DEL", hashKey, valueKey, setKey})
+	add("neither value nor set", []any{"DEL", valueKey, setKey})
 	return list
 }
 
-// sliced yields the list in parts that a command takes.
-func sliced(list []redis.Z) func(yield func([]redis.Z) bool) {
-	return func(yield func([]redis.Z) bool) {
-		for len(list) > 0 {
-			n := min(500, len(list))
-			if !yield(list[:n]) {
-				return
+// make makes the state of a limiter that is sound, whose keys these are.
+func (st state) make(ctx context.Context, p redis.Pipeliner, keys []string) {
+	for _, command := range st.commands {
+		args := slices.Clone(command)
+		for i, arg := range args {
+			switch arg := arg.(type) {
+			case key:
+				args[i] = keys[arg]
+			case time.Duration:
+				args[i] = float64(time.Now().UnixMilli()) + float64(arg)/float64(time.Millisecond)
 			}
-			list = list[n:]
 		}
+		p.Do(ctx, args...)
 	}
 }
 
@@ -256,7 +253,7 @@ func (p *pair) operate(ctx context.Context, patience time.Duration) (took time.D
 		tx.HSet(ctx, hash, "rate", hostilePermits, "interval", hostileInterval.Milliseconds(), "keepAliveTime", 0, "type", 0)
 		tx.Set(ctx, value, hostilePermits-4, 0)
 		tx.ZAdd(ctx, set, redis.Z{Score: float64(time.Now().UnixMilli()), Member: member('g', 4)})
-		p.state.make(tx, hash, value, set)
+		p.state.make(ctx, tx, []string{hash, value, set})
 		return nil
 	})
 	if err != nil {
