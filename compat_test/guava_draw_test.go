@@ -44,7 +44,7 @@ type guavaDraw struct {
 
 // drawGuava draws the numbers of a limiter, and then requests, each after our reply to the one before. If idle is
 // set, a bursty limiter begins with all that it can store, as our shared one does.
-func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []guavaAnswer, error) {
+func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, error) {
 	rate := math.Exp(math.Log(0.001) + rng.Float64()*math.Log(1e5/0.001))
 	if rng.IntN(3) > 0 {
 		rate = drawn(rng, guavaRates)
@@ -66,15 +66,14 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []gua
 	d.most = min(p.algorithm.Largest(), math.MaxInt32) // Guava's permits are an int
 	l, err := limit.NewLocal(p.algorithm)
 	if err != nil {
-		return p, nil, err
+		return p, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, guavaNever)
 	defer cancel()
-	var answers []guavaAnswer
 	for i := range guavaLength {
 		peek, err := l.Peek(ctx, 1)
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
 		a := d.ask(peek.Wait)
 		if i == 0 && idle {
@@ -82,11 +81,11 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, []gua
 		}
 		answer, err := a.ours(ctx, l)
 		if err != nil {
-			return p, nil, err
+			return p, err
 		}
-		p.asks, answers = append(p.asks, a), append(answers, answer)
+		p.asks, p.local = append(p.asks, a), append(p.local, answer)
 	}
-	return p, answers, nil
+	return p, nil
 }
 
 // ask draws a request. turn is the time until one could be granted at once.

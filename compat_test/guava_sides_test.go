@@ -71,10 +71,13 @@ func (a guavaAnswer) String() string {
 	return fmt.Sprintf("rejected, short of %v", a.wait)
 }
 
-// A guavaPlay is a series of requests to one limiter, from its creation on.
+// A guavaPlay is a series of requests to one limiter, from its creation on, and what our limiters reply.
 type guavaPlay struct {
-	algorithm limit.Algorithm
-	asks      []guavaAsk
+	algorithm     limit.Algorithm
+	asks          []guavaAsk
+	local, shared []guavaAnswer
+	both          bool // it is played to a shared limiter, too
+	replay        string
 }
 
 // ours makes the request to a limiter of package limit, in a bubble.

@@ -3,6 +3,7 @@
 package compat_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -32,43 +33,35 @@ func TestDifferentialGuava(t *testing.T) {
 	t.Parallel()
 	seed, requests := newTwinSeed(t), comparedOperations(t, guavaRequests)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
-	began := time.Now()
-	all, some := guavaSides{seed: seed.run}, guavaSides{seed: seed.run}
+	var plays []guavaPlay
 	for i := range (requests + guavaLength - 1) / guavaLength {
 		if seed.world >= 0 && seed.world != i {
 			continue
 		}
 		synctest.Test(t, func(t *testing.T) {
-			rng := rand.New(rand.NewPCG(seed.run, uint64(i)))
-			p, answers, err := drawGuava(t.Context(), rng, i%2 == 0)
-			require.NoError(t, err, "replay: RATELIMITER_COMPAT_SEED=%d:%d", seed.run, i)
-			all.add(i, p, answers)
+			p, err := drawGuava(t.Context(), rand.New(rand.NewPCG(seed.run, uint64(i))), i%2 == 0)
+			p.both, p.replay = i%guavaShared == 0, fmt.Sprintf("RATELIMITER_COMPAT_SEED=%d:%d", seed.run, i)
+			require.NoError(t, err, p.replay)
+			plays = append(plays, p)
 		})
-		if i%guavaShared == 0 {
-			some.add(i, all.plays[len(all.plays)-1], nil)
-		}
 	}
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
-		for i, p := range some.plays {
-			some.ours = append(some.ours, playShared(t, rdb, name, i, p))
+		for i, p := range plays {
+			if p.both {
+				l := redistest.Must(limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock()))(t)
+				plays[i].shared = redistest.Must(p.ours(t.Context(), l.For(strconv.Itoa(i))))(t)
+			}
 		}
 	}, func(o *redis.Options) { o.ConnMaxIdleTime = -1 })
 	for _, j := range guavaJars(t) {
-		answers := j.play(t, all.plays)
-		all.agree(t, "local", j.version, answers)
-		var those [][]guavaAnswer
-		for i, number := range all.numbers {
-			if number%guavaShared == 0 {
-				those = append(those, answers[i])
-			}
-		}
-		some.agree(t, "shared", j.version, those)
+		answers := j.play(t, plays)
+		agree(t, "local beside Guava "+j.version, plays, answers, func(p guavaPlay) []guavaAnswer { return p.local })
+		agree(t, "shared beside Guava "+j.version, plays, answers, func(p guavaPlay) []guavaAnswer { return p.shared })
 		if seed.world < 0 {
-			all.met(t, answers)
+			requireMet(t, plays, answers)
 		}
 	}
-	t.Logf("in %v", time.Since(began).Round(time.Millisecond))
 }
 
 // TestGuavaDefaults checks that the numbers of the comparison are those with which RateLimiter.create makes a
@@ -80,56 +73,29 @@ func TestGuavaDefaults(t *testing.T) {
 	}
 }
 
-// guavaSides holds plays together with our replies.
-type guavaSides struct {
-	seed    uint64
-	numbers []int
-	plays   []guavaPlay
-	ours    [][]guavaAnswer
-}
-
-func (s *guavaSides) add(number int, p guavaPlay, ours []guavaAnswer) {
-	s.numbers, s.plays = append(s.numbers, number), append(s.plays, p)
-	if ours != nil {
-		s.ours = append(s.ours, ours)
-	}
-}
-
-// agree fails at any difference, and reports the largest one. A play counts up to its first difference, because all
-// that comes after follows from it.
-func (s *guavaSides) agree(t *testing.T, what, version string, theirs [][]guavaAnswer) {
+// agree fails at any difference. A play counts up to its first difference, because all that comes after follows from it.
+func agree(t *testing.T, what string, plays []guavaPlay, theirs [][]guavaAnswer, side func(guavaPlay) []guavaAnswer) {
 	t.Helper()
-	requests, differ, largest, first := 0, 0, time.Duration(0), ""
-	for i, p := range s.plays {
-		for k, ask := range p.asks {
+	requests, differ, first := 0, 0, ""
+	for i, p := range plays {
+		for k, ours := range side(p) {
 			requests++
-			ours, guavas := s.ours[i][k], theirs[i][k]
-			if ours == guavas {
-				continue
+			if guavas := theirs[i][k]; ours != guavas {
+				differ++
+				first = cmp.Or(first, fmt.Sprintf("%#v, request %d, %v: Guava %v; ours %v; replay: %s", p.algorithm, k, p.asks[k], guavas, ours, p.replay))
+				break
 			}
-			differ++
-			if ours.granted == guavas.granted {
-				largest = max(largest, (ours.wait - guavas.wait).Abs())
-			}
-			if first == "" {
-				first = fmt.Sprintf("%#v, request %d, %v: Guava %v; ours %v; replay: RATELIMITER_COMPAT_SEED=%d:%d",
-					p.algorithm, k, ask, guavas, ours, s.seed, s.numbers[i])
-			}
-			break
 		}
 	}
-	t.Logf("%s beside Guava %s: %d requests to %d limiters, %d of which differ, by %d µs at most",
-		what, version, requests, len(s.plays), differ, largest.Microseconds())
-	if differ > 0 {
-		t.Errorf("%s beside Guava %s: %s", what, version, first)
-	}
+	t.Logf("%s: %d requests, of which %d differ", what, requests, differ)
+	require.Zero(t, differ, "%s: %s", what, first)
 }
 
-// met checks that the plays have met the cases in which replies change.
-func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
+// requireMet checks that the plays have met the cases in which replies change.
+func requireMet(t *testing.T, plays []guavaPlay, answers [][]guavaAnswer) {
 	t.Helper()
 	var rejected, early, within, waits int
-	for i, p := range s.plays {
+	for i, p := range plays {
 		for k, ask := range p.asks {
 			a := answers[i][k]
 			try := ask.call == guavaTryAcquire || ask.call == guavaTryReserve
@@ -151,12 +117,4 @@ func (s *guavaSides) met(t *testing.T, answers [][]guavaAnswer) {
 	for _, n := range []int{rejected, early, waits, within} {
 		require.NotZero(t, n)
 	}
-}
-
-// playShared plays to a new limiter, in a bubble.
-func playShared(t *testing.T, rdb *redis.Client, name string, key int, p guavaPlay) []guavaAnswer {
-	t.Helper()
-	l := redistest.Must(limit.NewShared(rdb, name, p.algorithm, limit.WithClientClock()))(t)
-	answers := redistest.Must(p.ours(t.Context(), l.For(strconv.Itoa(key))))(t)
-	return answers
 }
