@@ -28,9 +28,10 @@
 -- ARGV[8]   newest member counted so far
 -- ARGV[9]   number of members counted so far, -1 before that and -2 after it
 -- ARGV[10]  their permits
--- Returns   {0, done, marked, restored, lost, surplus, ...} done: 1, or 0 to go on with the last six arguments, which follow;
---           what this call has healed: permits of grants that were marked; the rate when value was lost, otherwise 0;
---           permits that were neither left nor in use; those beyond the rate
+-- Returns   {0, name, number, ...}, of which those that are 0 are left out: what this call has healed:
+--           marked: permits of grants that were marked   restored: the rate, when value was lost
+--           lost: permits that were neither left nor in use   surplus: those beyond the rate
+--           and then done, or next and the last six arguments of the next call
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the set changed under the range, start over
 
@@ -71,12 +72,32 @@ local function save(n)
   end
 end
 local restored, lost, surplus = 0, 0, 0
+local function healed()
+  local reply = {0}
+  local function tell(name, n)
+    if n ~= 0 then
+      reply[#reply + 1] = name
+      reply[#reply + 1] = n
+    end
+  end
+  tell('marked', marked)
+  tell('restored', restored)
+  tell('lost', lost)
+  tell('surplus', surplus)
+  return reply
+end
 local function done()
-  return {0, 1, marked, restored, lost, surplus}
+  local reply = healed()
+  reply[#reply + 1] = 'done'
+  return reply
 end
 local function go_on()
   save(freed)
-  return {0, 0, marked, restored, lost, surplus, tended, ahead, oldest, newest, members, permits}
+  local reply = healed()
+  for _, x in ipairs({'next', tended, ahead, oldest, newest, members, permits}) do
+    reply[#reply + 1] = x
+  end
+  return reply
 end
 
 -- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.

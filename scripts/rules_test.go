@@ -61,7 +61,7 @@ func TestValueThatIsNone(t *testing.T) {
 		check(t, []row{
 			{"available", "", before, []any{now, "", 0, 0}, "0", "0 1 6 now", nil},
 			{"release", "", before, []any{1, 0, now}, "0", "0 0 7", with("7", member{-100, m21("ab", 'a', 0, 3)})},
-			{"heal", "", before, []any{"", now, 100}, "0", "0 1 0 10 0 0", with("6", before.members...)},
+			{"heal", "", before, []any{"", now, 100}, "0", "0 restored 10 done", with("6", before.members...)},
 			{"reserve", "", before, []any{2, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil},
 			{"reserve", "ahead", before, []any{2, own(0, 0), 0, "", now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil},
 			{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},

@@ -56,12 +56,9 @@ func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCa
 	if err != nil || startOver {
 		return nil, false, err
 	}
-	done = f.number() == 1
-	for range 4 {
-		f.number() // what was healed; see healedOf
-	}
-	for range s.Optional {
-		if !done {
+	_, done = readHealed(&f)
+	if !done {
+		for range s.Optional {
 			next = append(next, f.any())
 		}
 	}
@@ -71,12 +68,33 @@ func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCa
 	return next, done, nil
 }
 
+// readHealed reads what a call of heal has healed, up to the state with which to go on unless it is done.
+func readHealed(f *replyReader) (h permit.Healed, done bool) {
+	for !f.bad {
+		switch f.text() {
+		case "marked":
+			h.Clock = f.number()
+		case "restored":
+			h.Value = f.number()
+		case "lost":
+			h.Lost = f.number()
+		case "surplus":
+			h.Surplus = f.number()
+		case "done":
+			return h, true
+		case "next":
+			return h, false
+		default:
+			f.bad = true
+		}
+	}
+	return h, false
+}
+
 // healedOf returns what a call of heal has healed.
 func healedOf(raw any) (h permit.Healed) {
-	f := readerOf(raw)
-	if f.number() != statusOK {
-		return h
+	if f := readerOf(raw); f.number() == statusOK {
+		h, _ = readHealed(&f)
 	}
-	f.number() // done
-	return permit.Healed{Clock: f.number(), Value: f.number(), Lost: f.number(), Surplus: f.number()}
+	return h
 }

@@ -212,8 +212,8 @@ func TestHealedOf(t *testing.T) {
 		reply any
 		want  permit.Healed
 	}{
-		"done":        {list(0, 1, 4, 10, 3, 2), permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
-		"goes on":     {[]any{int64(0), int64(0), int64(4), int64(0), int64(0), int64(2), int64(1)}, permit.Healed{Clock: 4, Surplus: 2}},
+		"done":        {[]any{int64(0), "marked", int64(4), "restored", int64(10), "lost", int64(3), "surplus", int64(2), "done"}, permit.Healed{Value: 10, Lost: 3, Surplus: 2, Clock: 4}},
+		"goes on":     {[]any{int64(0), "marked", int64(4), "surplus", int64(2), "next", int64(1)}, permit.Healed{Clock: 4, Surplus: 2}},
 		"starts over": {list(5), permit.Healed{}},
 		"not numbers": {[]any{"", int64(1), int64(4)}, permit.Healed{}},
 		"no list":     {int64(4), permit.Healed{}},
