@@ -22,11 +22,9 @@ type flight struct {
 	begin       time.Time
 	asked       time.Time // before the first call under the ID; what it grants is granted later
 	changes     int       // of the limiter, when the flight left
-	more        bool      // it goes on with the callers that are left
-	heal        bool      // the limiter is to be healed first
-	healthProbe bool      // it has no callers; it was allowed in order to probe Redis
-	inline      bool      // it runs in the goroutine of its caller
-	handedOff   bool      // it went on to another goroutine, under the same ID
+	next        step
+	healthProbe bool // it has no callers; it was allowed in order to probe Redis
+	inline      bool // it runs in the goroutine of its caller
 	call        outage.Call
 	local       *outage.Share
 	ticket      fair.Ticket // of callers that pass the first waiter
@@ -34,6 +32,17 @@ type flight struct {
 	ended       []*request
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }
+
+// A step is what a flight does next.
+type step int
+
+const (
+	asks      step = iota // it asks for the callers that it has
+	asksAgain             // the same under the same ID, in another goroutine
+	heals                 // it heals the limiter, and asks for the callers that are left
+	healsLast             // it heals the limiter, and has no callers left
+	isLanded
+)
 
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {

@@ -48,35 +48,30 @@ func (f *flight) flyInline() {
 // step asks once, and reports whether the flight goes on, which it does until all of its callers have an
 // outcome or wait in the queue again.
 func (f *flight) step() (more bool) {
-	if f.heal {
-		f.heal = false
+	if f.next == heals || f.next == healsLast {
 		_ = f.limiter.h.backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
-		if !f.more {
+		if f.next == healsLast {
 			return false
 		}
 	}
 	begin := time.Now()
-	if !f.handedOff {
+	if f.next != asksAgain {
 		f.ID, f.Replay, f.asked = f.limiter.h.engine.cfg.Backends.NewID(), false, begin
 	}
-	f.handedOff = false
+	f.next = isLanded
 	a, err := f.attempt(begin)
-	if err == errHandOff {
-		f.handedOff = true
-		return true
-	}
-	if err != nil {
+	switch {
+	case err == errHandOff:
+		f.next = asksAgain
+	case err != nil:
 		f.fail(err)
-		return false
+	case !f.healthProbe:
+		f.land(&a, begin)
+		if len(f.unclaimed) > 0 {
+			f.refundUnclaimed()
+		}
 	}
-	if f.healthProbe {
-		return false
-	}
-	f.land(&a, begin)
-	if len(f.unclaimed) > 0 {
-		f.refundUnclaimed()
-	}
-	return f.more || f.heal
+	return f.next != isLanded
 }
 
 // refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in the queue are

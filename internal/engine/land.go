@@ -35,16 +35,19 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
 	checked := f.Check
-	f.Cursor, f.more, f.Check = permit.Cursor{}, false, permit.Sick
+	f.Cursor, f.Check = permit.Cursor{}, permit.Sick
 	switch {
 	case a.Next == permit.Heal && !f.Healed:
 		f.Check = checked // why it is to be healed
-		f.more, f.heal, f.Healed = left, true, true
+		f.next, f.Healed = healsLast, true
+		if left {
+			f.next = heals
+		}
 	case !left:
 	case missed && !l.permitsAreKeptLocked() && !l.triesStandBehindLocked():
-		f.more, f.DryRun = true, false // those whom the permits were kept for have been served, or have left
+		f.next, f.DryRun = asks, false // those whom the permits were kept for have been served, or have left
 	case a.Next == permit.On || headLeft:
-		f.more, f.Check = true, checked
+		f.next, f.Check = asks, checked
 		if f.Runs[0].Permits == permits && !headLeft {
 			f.Cursor = a.Cursor
 		}
@@ -153,9 +156,12 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 		return ended // another flight is about to serve them
 	}
 	_, down := l.h.Health().Since()
+	takes := func(r *request, free int64) bool {
+		return r != nil && r.place == nil && !r.want.Own && (down == nil || !r.sharesLocally()) && r.want.Permits <= free && !r.came.After(f.asked)
+	}
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]
-		for r := l.waiters.first; r != nil && r.place == nil && !r.want.Own && (down == nil || !r.sharesLocally()) && r.want.Permits <= g.Permits-g.Keep && !r.came.After(f.asked); r = l.waiters.first {
+		for r := l.waiters.first; takes(r, g.Permits-g.Keep); r = l.waiters.first {
 			g.Keep += r.want.Permits
 			ended = r.grantLocked(a, a.Available, ended)
 		}
@@ -184,7 +190,9 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 		f.callers[i] = rest
 	}
 	if !f.InOrder {
-		f.more = f.pruneLocked()
+		if f.pruneLocked() {
+			f.next = asks
+		}
 		return ended
 	}
 	now := time.Now()
