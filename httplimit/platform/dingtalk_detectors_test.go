@@ -3,6 +3,8 @@
 package platform
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
+	"github.com/goredisson/ratelimiter/internal/dinggate"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -98,6 +101,19 @@ var dingTalkOldRows = []detection{
 }
 
 func TestDingTalkOldDetector(t *testing.T) { check(t, DingTalkOldDetector(), dingTalkOldRows) }
+
+// TestDingTalkCodes checks what each code of the documentation is about.
+func TestDingTalkCodes(t *testing.T) {
+	for scope, codes := range map[httplimit.Scope]string{
+		ScopeAppAPI: "90018 90006 90010 90012", ScopeCorpAPI: "90019 90005 90008 90014", ScopeAPI: "90002", ScopeMonth: "90020", ScopeIP: "90001",
+		"": "90003 90004 90007 90009 90011 90013",
+	} {
+		for code := range strings.FieldsSeq(codes) {
+			v := DingTalkOldDetector().Detect(detection{Body: `{"errcode":` + code + `}`}.Response())
+			require.Equal(t, []any{true, scope, code}, []any{v.Throttled, v.Scope, v.Reason})
+		}
+	}
+}
 
 // dingTalkNewRows: codes and messages of server-api-error-codes-1.
 var dingTalkNewRows = []detection{
@@ -237,5 +253,66 @@ func TestShanghai(t *testing.T) {
 	for month := time.January; month <= time.December; month++ {
 		a := time.Date(2026, month, 1, 0, 0, 0, 0, shanghai)
 		require.True(t, a.Equal(time.Date(2026, month, 1, 0, 0, 0, 0, zone)))
+	}
+}
+
+// What the documentation says that DingTalk answers is detected.
+func TestGatesAnswersAreDetected(t *testing.T) {
+	few := dinggate.Limits{
+		AppAPI:  dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
+		CorpAPI: dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
+		Robot:   dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
+	}
+	only := func(f func(*dinggate.Limits)) dinggate.Option {
+		l := dinggate.Limits{}
+		f(&l)
+		return dinggate.WithLimits(l)
+	}
+	ip := only(func(l *dinggate.Limits) { l.IP = dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour} })
+	month := only(func(l *dinggate.Limits) { l.Month.Calls = 1 })
+	for _, c := range []struct {
+		name  string
+		opts  []dinggate.Option
+		url   string
+		want  httplimit.Scope
+		until time.Duration
+	}{
+		{"a page", []dinggate.Option{ip}, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeIP, 5 * time.Minute},
+		{"plain", nil, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, time.Minute},
+		{"top", nil, "oapi.dingtalk.com/topapi/v2/user/get?access_token=app-a", ScopeAppAPI, time.Minute},
+		{"new", nil, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, time.Second},
+		{"a third party's", nil, "oapi.dingtalk.com/user/list?access_token=isv-s@c", ScopeAppAPI, time.Minute},
+		{"month", []dinggate.Option{month}, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
+		{"month, new", []dinggate.Option{month}, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
+		{"robot", nil, "oapi.dingtalk.com/robot/send?access_token=KEY", ScopeRobot, 10 * time.Minute},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				gate := dinggate.New(append([]dinggate.Option{dinggate.WithLimits(few)}, c.opts...)...)
+				tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+					answer := httptest.NewRecorder()
+					gate.ServeHTTP(answer, r)
+					return answer.Result(), nil
+				}), httplimit.WithProfile(DingTalk(w.key, WithEgress(w.key), WithRate(ScopeRobot, 99, time.Minute))))
+				for range 2 {
+					r := request(t, http.MethodGet, strings.ReplaceAll("https://"+c.url, "KEY", w.key), nil)
+					r.Header.Set("X-Acs-Dingtalk-Access-Token", "app-a")
+					require.NoError(t, redistest.Must(tr.RoundTrip(r))(t).Body.Close())
+				}
+				var throttled, cooled []httplimit.Event
+				for _, e := range w.taken() {
+					switch e.Kind {
+					case httplimit.EventThrottled:
+						throttled = append(throttled, e)
+					case httplimit.EventCoolDown:
+						cooled = append(cooled, e)
+					}
+				}
+				require.Len(t, throttled, 1)
+				require.Equal(t, c.want, throttled[0].Scope)
+				require.Len(t, cooled, 1)
+				require.Equal(t, c.until, throttled[0].Until.Sub(w.epoch).Round(time.Second))
+			})
+		})
 	}
 }

@@ -3,26 +3,16 @@
 package platform
 
 import (
-	"bytes"
 	"cmp"
-	"compress/gzip"
-	"context"
-	"errors"
-	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/detecttest"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,7 +24,6 @@ type hostile struct {
 	status int    // 200 when 0
 	header string // "Name: value" lines
 	body   string
-	packed bool          // sent with gzip
 	most   time.Duration // that anybody may be made to wait; 0: nothing at all
 }
 
@@ -79,7 +68,6 @@ var hostilePlatforms = map[string]hostilePlatform{
 			{name: "a ban in an attachment", url: dingFile, header: attachment, body: `{"status":1111,"punish":"deny","wait":1440}`},
 			{name: "the documented ban in an attachment of any API", url: dingUser, header: attachment, body: fullBan},
 			{name: "a disposition without a value", url: dingUser, header: jsonType + "Content-Disposition: \n", body: fullBan},
-			{name: "a ban in a packed attachment", url: dingFile, header: attachment, body: fullBan, packed: true},
 			{name: "a part of a file", url: dingUser, status: 206, header: jsonType + "Content-Range: bytes 0-74/99\n", body: fullBan},
 			{name: "a part of a file with 200", url: dingUser, header: jsonType + "Content-Range: bytes 0-74/99\n", body: fullBan},
 			{name: "a ban as XML", url: dingUser, header: "Content-Type: text/xml\n", body: fullBan},
@@ -165,129 +153,17 @@ var hostilePlatforms = map[string]hostilePlatform{
 	},
 }
 
-// A stage is a server that answers what it is told to, under every host's name. Its connections are pipes, so that it may be in
-// a bubble.
-type stage struct {
-	pipes  chan net.Conn
-	client *ratelimiter.Client
-	key    string
-
-	mu     sync.Mutex
-	answer http.HandlerFunc
-	events []httplimit.Event
-}
-
-func newStage(t *testing.T, rdb *redis.Client) *stage {
-	s := &stage{pipes: make(chan net.Conn), client: clienttest.InBubble(t, rdb), key: redistest.Key(t)}
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s.mu.Lock()
-		answer := s.answer
-		s.mu.Unlock()
-		answer(w, r)
-	})}
-	go func() { _ = server.Serve(s) }()
-	t.Cleanup(func() { _ = server.Close() })
-	return s
-}
-
-// onStage runs f on a stage in virtual time: a machine that stalls would otherwise make an outage of Redis.
-func onStage(t *testing.T, name string, f func(t *testing.T, s *stage)) {
-	t.Run(name, func(t *testing.T) {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) { f(t, newStage(t, rdb)) })
-	})
-}
-
-// Accept, Close and Addr make the stage the Listener of its server.
-func (s *stage) Accept() (net.Conn, error) {
-	if c, ok := <-s.pipes; ok {
-		return c, nil
-	}
-	return nil, net.ErrClosed
-}
-
-func (s *stage) Close() error { close(s.pipes); return nil }
-
-func (s *stage) Addr() net.Addr { return &net.TCPAddr{} }
-
-func (s *stage) tell(answer http.HandlerFunc) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answer, s.events = answer, nil
-}
-
-func (s *stage) transport(t *testing.T, opts ...httplimit.Option) *httplimit.Transport {
-	base := &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		s.pipes <- far
-		return near, nil
-	}}
-	t.Cleanup(base.CloseIdleConnections)
-	tr, err := httplimit.New(s.client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithMaxWait(0), httplimit.WithPeek(httplimit.MaxPeek, 10*time.Second), httplimit.WithEvents(func(e httplimit.Event) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.events = append(s.events, e)
-	})}, opts...)...)
-	require.NoError(t, err)
-	return tr
-}
-
-// told is the events of a kind since the last tell.
-func (s *stage) told(kind httplimit.EventKind) (list []httplimit.Event) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, e := range s.events {
-		if e.Kind == kind {
-			list = append(list, e)
-		}
-	}
-	return list
-}
-
-// longest is how long the limiters of a request that is under the rules are cooled down, the longest of them.
-func (s *stage) longest(t *testing.T, rules []httplimit.Rule, url string) (wait time.Duration) {
-	t.Helper()
-	spent := names(t, profiled(t, rules), "GET", url)
-	require.NotEmpty(t, spent)
-	for name := range spent {
-		until, err := s.client.RateLimiter(name).CoolDownUntil(t.Context())
-		if errors.Is(err, ratelimiter.ErrNotInitialized) {
-			continue
-		}
-		require.NoError(t, err)
-		if !until.IsZero() {
-			wait = max(wait, time.Until(until))
-		}
-	}
-	return wait
-}
-
-func (h hostile) serve(w http.ResponseWriter, _ *http.Request) {
+func (h hostile) answer(*http.Request) (*http.Response, error) {
+	resp := respond(cmp.Or(h.status, http.StatusOK), "", h.body)
+	resp.Header = http.Header{}
 	for _, line := range detecttest.HeaderLines(h.header) {
-		w.Header().Add(line[0], line[1])
+		resp.Header.Add(line[0], line[1])
 	}
-	body := []byte(h.body)
-	if h.packed {
-		var b bytes.Buffer
-		z := gzip.NewWriter(&b)
-		_, _ = z.Write(body)
-		_ = z.Close()
-		w.Header().Set("Content-Encoding", "gzip")
-		body = b.Bytes()
-	}
-	w.WriteHeader(cmp.Or(h.status, http.StatusOK))
-	_, _ = w.Write(body)
+	return resp, nil
 }
 
-// someScopes is limits of the stage's own, with and without the scope of a verdict.
-func (s *stage) someScopes(name string) (list []httplimit.Limit) {
-	for _, scope := range []httplimit.Scope{ScopeAppAPI, ScopeIP, ScopeRobot} {
-		list = append(list, httplimit.Limit{Name: "{{" + name + "}}:" + string(scope), Scope: scope, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}})
-	}
-	return list
-}
-
-// What users of a platform, or third parties, make it answer cools nothing down, or for no longer than
-// the platform documents: with the profile and with the detectors alone, from a real server.
+// TestHostileAnswers checks that what users of a platform, or third parties, make it answer cools nothing down, or for no longer
+// than the platform documents: with the profile and with the detectors alone.
 func TestHostileAnswers(t *testing.T) {
 	for platform, p := range hostilePlatforms {
 		for _, row := range p.rows {
@@ -295,92 +171,34 @@ func TestHostileAnswers(t *testing.T) {
 				if with == "profile" && p.profile == nil {
 					continue
 				}
-				onStage(t, platform+"/"+row.name+"/"+with, func(t *testing.T, s *stage) {
-					key := s.key
-					opts := []httplimit.Option{httplimit.WithDetectors(p.detectors...)}
-					target := row.url
-					if target == feishuBot {
-						target += key // its limiter has the name of its token
-					}
-					u := redistest.Must(url.Parse(target))(t)
-					rules := []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{u.Host}}, Limits: s.someScopes(key)}}
-					if with == "profile" {
-						rules, opts = p.profile(key).Rules, nil
-					}
-					tr := s.transport(t, append(opts, httplimit.WithRules(rules...))...)
-					s.tell(row.serve)
-					before := time.Now()
-					resp := redistest.Must(tr.RoundTrip(request(t, "GET", target, nil)))(t)
-					readAll(t, resp)
-					wait := s.longest(t, rules, target)
-					if row.most == 0 {
-						require.Empty(t, s.told(httplimit.EventThrottled))
-						require.Zero(t, wait, "cooled down")
-						return
-					}
-					require.NotEmpty(t, s.told(httplimit.EventThrottled))
-					require.Positive(t, wait)
-					require.LessOrEqual(t, wait, row.most)
-					for _, e := range s.told(httplimit.EventCoolDown) {
-						require.LessOrEqual(t, e.Until.Sub(before), row.most)
-					}
+				t.Run(platform+"/"+row.name+"/"+with, func(t *testing.T) {
+					inWorld(t, func(t *testing.T, w *world) {
+						rule := httplimit.Rule{Match: httplimit.Match{Hosts: []string{redistest.Must(url.Parse(row.url))(t).Host}}, Detectors: p.detectors}
+						for _, scope := range []httplimit.Scope{ScopeAppAPI, ScopeIP, ScopeRobot} {
+							l := w.limit(string(scope), 99, time.Second)
+							l.Scope = scope
+							rule.Limits = append(rule.Limits, l)
+						}
+						rules := []httplimit.Rule{rule}
+						if with == "profile" {
+							rules = p.profile(w.key).Rules
+						}
+						get(t, w.transport(base(row.answer), httplimit.WithRules(rules...)), row.url)
+						var waits []time.Duration
+						for _, e := range w.taken() {
+							require.NotEqual(t, httplimit.EventHostCoolDown, e.Kind)
+							if e.Kind == httplimit.EventCoolDown {
+								waits = append(waits, e.Until.Sub(w.epoch))
+							}
+						}
+						require.Equal(t, row.most > 0, len(waits) > 0, "%v", waits)
+						for _, wait := range waits {
+							require.Positive(t, wait)
+							require.LessOrEqual(t, wait, row.most)
+						}
+					})
 				})
 			}
 		}
-	}
-}
-
-// One receiver of webhooks cannot stop a limiter that it shares with others.
-func TestOneHostsRetryAfter(t *testing.T) {
-	for name, rule := range map[string]httplimit.Rule{
-		"any host":        {},
-		"several hosts":   {Match: httplimit.Match{Hosts: []string{"a.example.com", "b.example.com"}}},
-		"a wildcard":      {Match: httplimit.Match{Hosts: []string{"*.example.com"}}},
-		"several by path": {Match: httplimit.Match{Patterns: []string{"a.example.com/", "b.example.com/"}}},
-		"a path":          {Match: httplimit.Match{Patterns: []string{"/hook"}}},
-	} {
-		onStage(t, name, func(t *testing.T, s *stage) {
-			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector()))
-			s.tell(func(w http.ResponseWriter, _ *http.Request) {
-				w.Header().Set("Retry-After", "99999999")
-				w.WriteHeader(429)
-			})
-			get(t, tr, "http://a.example.com/hook")
-			s.tell(func(http.ResponseWriter, *http.Request) {})
-			resp, err := tr.RoundTrip(request(t, "GET", "http://b.example.com/hook", nil))
-			require.NoError(t, err, "the other host's requests go on")
-			require.NoError(t, resp.Body.Close())
-			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://b.example.com/hook"))
-		})
-	}
-}
-
-// What an object storage answers, to which a platform redirects a download, is not the platform's word.
-func TestRedirectToAStorage(t *testing.T) {
-	for name, rule := range map[string]httplimit.Rule{
-		"the platform's host": {Match: httplimit.Match{Hosts: []string{"platform.example.com"}}},
-		"any host":            {},
-	} {
-		onStage(t, name, func(t *testing.T, s *stage) {
-			rule.Limits = []httplimit.Limit{{Name: s.key, Rate: ratelimiter.Rate{Permits: 99, Interval: time.Second}}}
-			tr := s.transport(t, httplimit.WithRules(rule), httplimit.WithDetectors(httplimit.HTTPDetector(), DingTalkBanDetector()))
-			s.tell(func(w http.ResponseWriter, r *http.Request) {
-				if r.Host == "platform.example.com" {
-					http.Redirect(w, r, "http://storage.example.com/f", http.StatusFound)
-					return
-				}
-				w.Header().Set("Retry-After", "99999999")
-				w.Header().Set("Content-Type", "application/json")
-				w.WriteHeader(503)
-				_, _ = io.WriteString(w, ban("5"))
-			})
-			resp := redistest.Must((&http.Client{Transport: tr}).Get("http://platform.example.com/f"))(t)
-			require.Equal(t, 503, resp.StatusCode)
-			readAll(t, resp)
-			require.Zero(t, s.longest(t, []httplimit.Rule{rule}, "http://platform.example.com/f"))
-			s.tell(func(http.ResponseWriter, *http.Request) {})
-			get(t, tr, "http://platform.example.com/f")
-		})
 	}
 }

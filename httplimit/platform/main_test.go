@@ -128,10 +128,3 @@ func respond(status int, contentType, body string) *http.Response {
 }
 
 func ok(*http.Request) (*http.Response, error) { return respond(200, "text/plain", "ok"), nil }
-
-func readAll(t *testing.T, resp *http.Response) string {
-	t.Helper()
-	b := redistest.Must(io.ReadAll(resp.Body))(t)
-	require.NoError(t, resp.Body.Close())
-	return string(b)
-}
