@@ -4,6 +4,7 @@ package inbound
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -104,5 +105,75 @@ func TestNoPattern(t *testing.T) {
 			}
 			require.Equal(t, c.told, told, name)
 		}
+	})
+}
+
+// Each request is told of once, whatever becomes of it.
+func TestDecisions(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var told []Decision
+		var failures []error
+		weights := map[string]int64{"/free": 0, "/odd": -1, "/": 1, "/never": 2, "/huge": 1 << 62}
+		var why Rejection
+		options := []Option{
+			WithRejection(func(w http.ResponseWriter, _ *http.Request, r Rejection) { why = r; w.WriteHeader(r.Status) }),
+			WithWeight(func(r *http.Request) int64 {
+				if r.URL.Path == "/panic" {
+					panic("no weight")
+				}
+				return weights[r.URL.Path]
+			}),
+			WithDecisions(func(_ *http.Request, d Decision) { told = append(told, d) }),
+			WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) }),
+		}
+		rate := ratelimiter.Rate{Permits: 1, Interval: time.Minute}
+		closed := w.middleware(rate, options...).Handler(answers)
+		open := w.middleware(rate, append(options, WithOutagePolicy(ratelimiter.FailOpen()))...).Handler(answers)
+		for _, c := range []struct {
+			h       http.Handler
+			path    string
+			status  int
+			outcome Outcome
+			err     string
+		}{
+			{closed, "/free", 200, OutcomeUnlimited, ""},
+			{closed, "/", 200, OutcomeGranted, ""},
+			{closed, "/", 429, OutcomeRejected, ""},
+			{closed, "/panic", 503, OutcomeClosed, "no weight"},
+			{open, "/panic", 200, OutcomeOpen, "no weight"},
+			// It is not Redis that cannot decide these.
+			{closed, "/odd", 429, OutcomeRejected, "invalid argument"},
+			{open, "/odd", 429, OutcomeRejected, "invalid argument"},
+			{closed, "/never", 429, OutcomeRejected, "permits exceed rate"},
+			{open, "/never", 429, OutcomeRejected, "permits exceed rate"},
+			{open, "/huge", 429, OutcomeRejected, "permits exceed rate"},
+		} {
+			told, failures = nil, nil
+			a := ask(c.h, "1.1.1.1:1", c.path)
+			require.Equal(t, c.status, a.Code)
+			require.Len(t, told, 1, c.path)
+			require.Equal(t, c.outcome, told[0].Outcome)
+			require.Equal(t, w.key, told[0].Policy)
+			require.Equal(t, c.outcome != OutcomeUnlimited, told[0].Limiter != "")
+			if c.err == "" {
+				require.NoError(t, told[0].Err)
+				continue
+			}
+			require.ErrorContains(t, told[0].Err, c.err)
+			if c.status == 429 {
+				require.Empty(t, a.Header().Get("Retry-After"))
+				require.ErrorContains(t, told[0].Err, fmt.Sprint(weights[c.path]))
+				require.Equal(t, told[0].Err, why.Err)
+				require.Empty(t, failures)
+			}
+		}
+
+		// One that panics is a failure and changes no answer.
+		failures = nil
+		h := w.middleware(rate, WithDecisions(func(*http.Request, Decision) { panic("mine") }),
+			WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) })).Handler(answers)
+		require.Equal(t, 429, ask(h, "1.1.1.1:1", "/").Code)
+		require.Len(t, failures, 1)
+		require.ErrorContains(t, failures[0], "mine")
 	})
 }

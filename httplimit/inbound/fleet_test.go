@@ -3,7 +3,10 @@
 package inbound
 
 import (
+	"fmt"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -124,4 +127,70 @@ func TestStoredRatesStay(t *testing.T) {
 			require.ErrorIs(t, s.told[0], ErrRateDiffers, name)
 		})
 	}
+}
+
+// TestRateThatDiffers: with WithStoredRates a limiter that has another rate keeps it, and the function of WithFailures is told: once for
+// each rate that is met, whatever the number of keys and requests.
+func TestRateThatDiffers(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var told []error
+		old := ratelimiter.Rate{Permits: 5, Interval: time.Second, KeepAlive: 10 * time.Minute}
+		m := w.middleware(ratelimiter.Rate{Permits: 50, Interval: time.Second, KeepAlive: old.KeepAlive}, WithKeys(ByHeader("X-Key")),
+			WithStoredRates(), WithFailures(func(_ *http.Request, err error) { told = append(told, err) }))
+		h := m.Handler(answers)
+		ask(h, "1.1.1.1:1", "/", "X-Key", "new")
+		require.Empty(t, told)
+		set := func(key string, r ratelimiter.Rate) {
+			name := m.limiters(&http.Request{Header: http.Header{"X-Key": {key}}})[0].name
+			require.NoError(t, w.client.RateLimiter(name).SetRate(t.Context(), r))
+		}
+		for i := range 100 {
+			set(fmt.Sprint(i), old)
+			for range 6 { // the last one is rejected
+				ask(h, "1.1.1.1:1", "/", "X-Key", fmt.Sprint(i))
+			}
+		}
+		require.Len(t, told, 1)
+		require.ErrorIs(t, told[0], ErrRateDiffers)
+		for _, want := range []string{w.key, old.String(), m.rules[0].Rate.String(), "SetRate"} {
+			require.ErrorContains(t, told[0], want)
+		}
+		// Each number counts, and memory is bounded.
+		for i, change := range []func(*ratelimiter.Rate){
+			func(r *ratelimiter.Rate) { r.Permits = 49 }, func(r *ratelimiter.Rate) { r.Interval *= 2 },
+			func(r *ratelimiter.Rate) { r.MinGap = time.Millisecond }, func(r *ratelimiter.Rate) { r.KeepAlive *= 2 },
+		} {
+			r := m.rules[0].Rate
+			change(&r)
+			set("changed", r)
+			ask(h, "1.1.1.1:1", "/", "X-Key", "changed")
+			require.Len(t, told, 2+i, "%v", r)
+		}
+		for i := range int64(1000) {
+			r := m.rules[0].Rate
+			r.Permits = 1000 + i
+			set("changed", r)
+			ask(h, "1.1.1.1:1", "/", "X-Key", "changed")
+		}
+		require.LessOrEqual(t, len(m.told), maxTold)
+		require.LessOrEqual(t, len(told), maxTold)
+
+		// A KeepAlive that nobody chose differs from none, and a request that the lower rate can never grant tells too.
+		told, m = nil, w.middleware(ratelimiter.Rate{Permits: 50, Interval: time.Second},
+			WithStoredRates(), WithFailures(func(_ *http.Request, err error) { told = append(told, err) }),
+			WithWeight(func(r *http.Request) int64 { return max(1, r.ContentLength) }))
+		l := w.client.RateLimiter(w.key)
+		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 50, Interval: time.Second}))
+		h = m.Handler(answers)
+		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
+		require.Empty(t, told)
+		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second}))
+		for range 2 {
+			a := httptest.NewRecorder()
+			h.ServeHTTP(a, httptest.NewRequest("POST", "/", strings.NewReader("123456")))
+			require.Equal(t, 429, a.Code)
+		}
+		require.Len(t, told, 1)
+		require.ErrorIs(t, told[0], ErrRateDiffers)
+	})
 }

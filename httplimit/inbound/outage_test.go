@@ -9,6 +9,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -39,6 +41,13 @@ func (g *gate) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 			return g.err
 		}
 		return next(ctx, cmd)
+	}
+}
+
+func (g *gate) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		time.Sleep(time.Duration(g.slow.Load()))
+		return next(ctx, cmds)
 	}
 }
 
@@ -102,27 +111,6 @@ func TestMiddlewareWithoutRedis(t *testing.T) {
 		for i := range 5 {
 			require.Equal(t, i == 4, ask(h, "1.1.1.1:1", "/", "X-Key", "new").Code == 429)
 		}
-	})
-	run("open, and Redis says no", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
-		open, closed := with(WithOutagePolicy(ratelimiter.FailOpen())), with()
-		require.NoError(t, w.rdb.Set(context.Background(), w.key, "no hash", 0).Err())
-		require.Equal(t, 200, ask(open, "1.1.1.1:1", "/").Code)
-		require.Len(t, *failures, 1)
-		require.ErrorContains(t, (*failures)[0], "WRONGTYPE")
-		require.Equal(t, 503, ask(closed, "1.1.1.1:1", "/").Code)
-	})
-	run("slow", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
-		open, closed := with(WithOutagePolicy(ratelimiter.FailOpen()), WithDecisionTime(300*time.Millisecond)), with()
-		ask(open, "1.1.1.1:1", "/")
-		g.slow.Store(int64(time.Minute))
-		begin := time.Now()
-		require.Equal(t, 200, ask(open, "1.1.1.1:1", "/").Code)
-		require.Equal(t, 300*time.Millisecond, time.Since(begin))
-		require.Equal(t, 503, ask(closed, "1.1.1.1:1", "/").Code)
-		require.Equal(t, 1300*time.Millisecond, time.Since(begin))
-		require.ErrorIs(t, (*failures)[1], context.DeadlineExceeded)
-		g.slow.Store(0)
-		time.Sleep(2 * time.Minute)
 	})
 	run("local", func(t *testing.T, w *world, g *gate, failures *[]error, with func(...Option) http.Handler) {
 		h := with(WithOutagePolicy(ratelimiter.LocalQuota(rate, 2)))
@@ -201,6 +189,73 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 				time.Sleep(2 * time.Minute) // until the reply that takes too long is there
 			})
 		}
+	}
+}
+
+// TestSlowRedis checks what a server's requests get while each reply of Redis takes two seconds, and the decision time is one:
+// when the outage is known only probes are delayed, the policy decides, the process does not fill up with goroutines, there is one
+// outage, and it ends when Redis is fast again.
+func TestSlowRedis(t *testing.T) {
+	rate := ratelimiter.Rate{Permits: 4, Interval: 500 * time.Millisecond}
+	for _, p := range []ratelimiter.OutagePolicy{ratelimiter.FailClosed(), ratelimiter.FailOpen(), ratelimiter.LocalQuota(rate, 2)} {
+		inWorldOf(t, p.String(), func(t *testing.T, w *world) {
+			g := &gate{}
+			w.rdb.AddHook(g)
+			var mu sync.Mutex
+			var told []ratelimiter.EventKind
+			client := clienttest.New(t, w.rdb, ratelimiter.WithOutagePolicy(p), ratelimiter.WithHook(ratelimiter.Hook{Event: func(e ratelimiter.Event) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, e.Kind)
+			}}))
+			defer client.Close()
+			h := redistest.Must(New(client, w.key, rate, WithKeys(ByHeader("X-Key"))))(t).Handler(answers)
+			request := func(i int) int { return ask(h, "1.1.1.1:1", "/", "X-Key", fmt.Sprint(i%40)).Code }
+			for i := range 40 {
+				require.Equal(t, http.StatusOK, request(i))
+			}
+			before := runtime.NumGoroutine()
+			g.slow.Store(int64(2 * time.Second))
+			codes, late, delayed := map[int]int{}, 0, 0
+			var all sync.WaitGroup
+			for i := range 1200 {
+				mu.Lock()
+				known := len(told) > 0
+				mu.Unlock()
+				all.Go(func() {
+					sent := time.Now()
+					code := request(i)
+					mu.Lock()
+					defer mu.Unlock()
+					if !known {
+						return
+					}
+					codes[code]++
+					if late++; time.Since(sent) >= time.Second {
+						delayed++
+					}
+				})
+				time.Sleep(5 * time.Millisecond)
+			}
+			require.Less(t, runtime.NumGoroutine()-before, 1200-late+100, "none of the requests in the outage")
+			all.Wait()
+			require.Greater(t, late, 600)
+			require.LessOrEqual(t, delayed, 6, "one probe a second")
+			switch p {
+			case ratelimiter.FailClosed():
+				require.Equal(t, map[int]int{503: late}, codes)
+			case ratelimiter.FailOpen():
+				require.Equal(t, map[int]int{200: late}, codes)
+			default:
+				require.Equal(t, late, codes[200]+codes[429])
+				require.Greater(t, codes[200], late/4, "two permits in half a second for each of 40 clients")
+			}
+			g.slow.Store(0)
+			time.Sleep(10 * time.Second)
+			require.Equal(t, http.StatusOK, request(0))
+			time.Sleep(time.Second)
+			require.Equal(t, []ratelimiter.EventKind{ratelimiter.OutageBegan, ratelimiter.OutageEnded}, told)
+		})
 	}
 }
 

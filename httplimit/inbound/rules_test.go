@@ -10,8 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -165,28 +163,6 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 }
 
 var errFake = fmt.Errorf("a limiter of one's own fails")
-
-// TestRulesCountExactly: many at once, and each limiter has given as many permits as requests have passed.
-func TestRulesCountExactly(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		minute, hour := w.key+"-m", w.key+"-h"
-		m := w.withRules([]Rule{{Name: minute, Rate: ratelimiter.Rate{Permits: 7, Interval: time.Minute}},
-			{Name: hour, Rate: ratelimiter.Rate{Permits: 30, Interval: time.Hour}}})
-		var passed atomic.Int64
-		var wg sync.WaitGroup
-		for range 40 {
-			wg.Go(func() {
-				if m.Decide(t.Context(), 1).Passes() {
-					passed.Add(1)
-				}
-			})
-		}
-		wg.Wait()
-		require.EqualValues(t, 7, passed.Load())
-		require.EqualValues(t, 0, w.available(minute))
-		require.EqualValues(t, 23, w.available(hour))
-	})
-}
 
 // TestRulesCacheRejections: a flood of requests that are rejected asks once a second, and of no more than it may.
 func TestRulesCacheRejections(t *testing.T) {
