@@ -3,6 +3,9 @@
 package httplimit
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,4 +70,94 @@ func TestParseItems(t *testing.T) {
 		require.Equal(t, c.ok, ok, "%s", c.field)
 		require.Equal(t, c.want, got, "%s", c.field)
 	}
+}
+
+// TestFieldsThatRFC9651Rejects: a field with a syntax error anywhere is ignored as a whole, also in a parameter that
+// nobody reads. Each row stands beside one that differs in the error alone and is read.
+func TestFieldsThatRFC9651Rejects(t *testing.T) {
+	for _, c := range []struct{ ok, bad string }{
+		// 4.2.9: a Date is an Integer.
+		{`"a";r=0;x=@1659578233`, `"a";r=0;x=@1659578233.5`},
+		{`"a";r=0;x=@-62135596800`, `"a";r=0;x=@-`},
+		{`"a";r=0;x=@1`, `"a";r=0;x=@`},
+		// 4.2.7: a Byte Sequence is base64.
+		{`"a";r=0;x=:cHJldGVuZA==:`, `"a";r=0;x=:cHJl dGVuZA==:`},
+		{`"a";r=0;x=:cHJldGVuZA:`, `"a";r=0;x=:cHJldGVu!A:`},
+		{`"a";r=0;x=::`, `"a";r=0;x=:`},
+		{`"a";r=0;x=:YQ==:`, `"a";r=0;x=:YQ=_:`},
+		{`"a";r=0;x=:YWI=:`, `"a";r=0;x=:=YWI:`},
+		{`"a";r=0;x=:YWJj:`, `"a";r=0;x=:Y:`},
+		// 4.2.10: a Display String is ASCII with lower-case hex escapes of UTF-8.
+		{`"a";r=0;x=%"f%c3%bc"`, `"a";r=0;x=%"f%C3%BC"`},
+		{`"a";r=0;x=%"f%c3%bc"`, `"a";r=0;x=%"f%c3"`},
+		{`"a";r=0;x=%"f%25"`, `"a";r=0;x=%"f%2"`},
+		{`"a";r=0;x=%"f%25"`, `"a";r=0;x=%"f%"`},
+		{`"a";r=0;x=%"f"`, "\"a\";r=0;x=%\"\u00fc\""},
+		{`"a";r=0;x=%"f"`, "\"a\";r=0;x=%\"\x7f\""},
+		{`"a";r=0;x=%""`, `"a";r=0;x=%"`},
+		// 4.2.3.2, 4.2.3.3: parameters and keys.
+		{`"a"; r=0`, "\"a\";\tr=0"},
+		{`"a";r=0`, `"a" ;r=0`},
+		{`"a";r=0`, `"a";r= 0`},
+		{`"a";*r=0`, `"a";-r=0`},
+		{`"a";r=0`, `"a";R=0`},
+		{`"a";r`, `"a";`},
+		// 4.2.1: lists.
+		{"\"a\";r=0 ,\t\"b\"", `"a";r=0,`},
+		{`"a", "b"`, `"a",, "b"`},
+		{`  "a"  `, "\t\"a\""},
+		// 4.2.4 to 4.2.8: numbers, Strings, Tokens, Booleans.
+		{`"a";r=999999999999999`, `"a";r=1000000000000000`},
+		{`"a";r=-0`, `"a";r=--0`},
+		{`"a";r=1.125`, `"a";r=1.1255`},
+		{`"a";r=123456789012.5`, `"a";r=1234567890123.5`},
+		{`"a";r=1.5`, `"a";r=1.`},
+		{`"a";r=1`, `"a";r=+1`},
+		{`"a\\\"b"`, `"a\b"`},
+		{`"a~"`, "\"a\x7f\""},
+		{`*a/b:c`, `/a`},
+		{`"a";x=?1`, `"a";x=?2`},
+		{`"a";x=tok`, `"a";x=(tok)`},
+	} {
+		_, ok := parseItems([]string{c.ok})
+		require.True(t, ok, "%s", c.ok)
+		_, ok = parseItems([]string{c.bad})
+		require.False(t, ok, "%s", strings.ToValidUTF8(c.bad, "?"))
+	}
+	v := HTTPDetector().Detect(&Response{Status: 503, Now: arrival, Header: map[string][]string{"Ratelimit": {`"a";r=0;t=30;x=@1.5`}}})
+	require.Equal(t, Verdict{}, v)
+}
+
+// FuzzRateLimit: a RateLimit field that was built here is read as it was built. FuzzHeaders of package platform has all others.
+func FuzzRateLimit(f *testing.F) {
+	f.Add("default", int64(0), int64(30))
+	f.Add(`a"b\c`, int64(7), int64(-1))
+	f.Fuzz(func(t *testing.T, name string, r, wait int64) {
+		const digits15 = 1_000_000_000_000_000
+		r, wait = r%digits15, wait%digits15
+		field := fmt.Sprintf(`%s;r=%d;t=%d`, quoteField(name), r, wait)
+		items, ok := parseItems([]string{field, `"other"`})
+		require.True(t, ok, "%s", field)
+		require.Equal(t, []fieldItem{
+			{asciiOf(name), map[string]int64{"r": r, "t": wait}}, {"other", map[string]int64{}},
+		}, items)
+		v := HTTPDetector().Detect(&Response{Status: 503, Now: arrival, Header: http.Header{"Ratelimit": {field}}})
+		require.Equal(t, r == 0 && wait >= 0, v.Throttled, "%s", field)
+		if v.Throttled {
+			require.Equal(t, min(float64(wait), DefaultMaxRetryAfter.Seconds()), v.Until.Sub(arrival).Seconds())
+		}
+	})
+}
+
+func asciiOf(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c > '~' {
+			return -1
+		}
+		return c
+	}, s)
+}
+
+func quoteField(s string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(asciiOf(s)) + `"`
 }

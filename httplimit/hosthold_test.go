@@ -234,10 +234,3 @@ func TestMaxRetryAfter(t *testing.T) {
 		require.ErrorIs(t, err, ErrInvalidOption)
 	}
 }
-
-func TestOnePlatformNeedsHosts(t *testing.T) {
-	for _, m := range []Match{{}, {Patterns: []string{"/a"}}, {Patterns: []string{"a.b/", "/a"}}} {
-		err := CheckRules([]Rule{{Match: m, OnePlatform: true, Detectors: []Detector{HTTPDetector()}}})
-		require.ErrorContains(t, err, "rules[0].one_platform: the match names no host", fmt.Sprint(m))
-	}
-}

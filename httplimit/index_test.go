@@ -9,9 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -168,5 +172,42 @@ func TestIndexGrowsWithTheRules(t *testing.T) {
 			candidates += len(list)
 		}
 		require.Equal(t, 2000, candidates)
+	}
+}
+
+// otherRules are a hundred rules each that the request of the test does not match.
+var otherRules = []struct {
+	name  string
+	match func(i int) Match
+}{
+	{"other hosts in patterns", func(i int) Match { return Match{Patterns: []string{fmt.Sprintf("POST api%d.example.com/a/{id}", i)}} }},
+	{"other hosts in lists", func(i int) Match { return Match{Hosts: []string{fmt.Sprintf("api%d.example.com", i)}} }},
+	{"other paths", func(i int) Match {
+		return Match{Patterns: []string{fmt.Sprintf("POST oapi.example.com/topapi/v2/user/x%d", i)}}
+	}},
+	{"other paths, any host", func(i int) Match { return Match{Patterns: []string{fmt.Sprintf("/topapi/v2/x%d/", i)}} }},
+	{"other methods", func(i int) Match { return Match{Patterns: []string{fmt.Sprintf("GET /topapi/{v}/user/{x%d}", i)}} }},
+	{"longer paths", func(i int) Match { return Match{Patterns: []string{fmt.Sprintf("/{a}/{b}/{c}/{d}/x%d", i)}} }},
+	{"other wildcard hosts", func(i int) Match { return Match{Hosts: []string{fmt.Sprintf("*.api%d.example.com", i)}} }},
+	{"other headers", func(i int) Match { return Match{Header: map[string]string{"X-App": fmt.Sprint(i)}} }},
+}
+
+func hundred(match func(i int) Match) (list []Rule) {
+	for i := range 100 {
+		list = append(list, Rule{Match: match(i), Limits: []Limit{{Name: fmt.Sprint(i), Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}}}})
+	}
+	return list
+}
+
+// TestRulesThatDoNotMatchCostLittle: a request that no rule is for passes with few allocations, and nothing is asked of Redis.
+// 908 were what a hundred rules cost.
+func TestRulesThatDoNotMatchCostLittle(t *testing.T) {
+	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	resp := respond(200, "text/plain", "")
+	for _, c := range otherRules {
+		tr := redistest.Must(New(client, WithBase(base(func(*http.Request) (*http.Response, error) { return resp, nil })), WithRules(hundred(c.match)...)))(t)
+		req := request(t, "POST", "https://oapi.example.com/topapi/v2/user/get?access_token=T", nil)
+		require.Same(t, resp, redistest.Must(tr.RoundTrip(req))(t), c.name)
+		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = tr.RoundTrip(req) }), 20., c.name) //nolint:bodyclose // NoBody
 	}
 }

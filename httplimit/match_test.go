@@ -3,12 +3,17 @@
 package httplimit
 
 import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -163,6 +168,8 @@ func TestInvalidRules(t *testing.T) {
 		says  string
 	}{
 		{Rule{}, "limits", "none"},
+		{Rule{Limits: limits, OnePlatform: true}, "one_platform", "the match names no host"},
+		{Rule{Limits: limits, OnePlatform: true, Match: Match{Patterns: []string{"a.b/", "/a"}}}, "one_platform", "the match names no host"},
 		{Rule{Limits: limits, Match: Match{Patterns: []string{"/", "GET"}}}, "match.patterns[1]", "no path"},
 		{Rule{Limits: limits, Match: Match{Patterns: []string{"a.com:80/"}}}, "match.patterns[0]", "port"},
 		{Rule{Limits: limits, Match: Match{Patterns: []string{"/{a}/{a}"}}}, "match.patterns[0]", "duplicate"},
@@ -218,25 +225,38 @@ func TestInvalidRules(t *testing.T) {
 	require.NoError(t, CheckRules([]Rule{{Limits: limits}}))
 }
 
-// A secret in a URL or a header is nowhere in the names that go to Redis, nor in our errors.
+// TestSecretsAreHashed checks that a secret in a URL or a header is nowhere in the names that go to Redis, nor in our errors, and that
+// with a key nobody who reads Redis finds it by trying out all of them.
 func TestSecretsAreHashed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		l := w.limit("{query.access_token|hash}:{header.Authorization|hash}", 1, 60e9)
-		tr := w.transport(base(ok), rules(l), WithMaxWait(0))
-		for i := range 2 {
-			r := request(t, "POST", "http://x/?access_token=TOPSECRET", nil)
-			r.Header.Set("Authorization", "Bearer TOPSECRET")
-			_, err := tr.RoundTrip(r)
-			if i == 1 {
-				require.ErrorIs(t, err, ErrRejected)
-				require.NotContains(t, err.Error(), "TOPSECRET")
-				require.Contains(t, err.Error(), Hash("TOPSECRET"))
+	key := []byte("0123456789abcdef")
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("4711"))
+	keyed := hex.EncodeToString(mac.Sum(nil)[:16])
+	require.Equal(t, keyed, KeyedHash(key, "4711"))
+	require.Equal(t, Hash("4711"), KeyedHash(nil, "4711"))
+	for want, opts := range map[string][]Option{Hash("4711"): nil, keyed: {WithHashKey(key)}} {
+		inWorld(t, func(t *testing.T, w *world) {
+			tr := w.transport(base(ok), append(opts, rules(w.limit("{query.pin|hash}:{header.Authorization|hash}", 1, time.Minute)), WithMaxWait(0))...)
+			send := func() error {
+				r := request(t, "POST", "http://x/?pin=4711", nil)
+				r.Header.Set("Authorization", "Bearer TOPSECRET")
+				_, err := tr.RoundTrip(r)
+				return err
 			}
-		}
-		keys := redistest.Must(w.rdb.Keys(t.Context(), "*"+w.key+"*").Result())(t)
-		require.NotEmpty(t, keys)
-		for _, k := range keys {
-			require.NotContains(t, k, "TOPSECRET")
-		}
-	})
+			require.NoError(t, send())
+			err := send()
+			require.ErrorIs(t, err, ErrRejected)
+			keys := redistest.Must(w.rdb.Keys(t.Context(), "*"+w.key+"*").Result())(t)
+			require.NotEmpty(t, keys)
+			for _, text := range append(keys, err.Error()) {
+				require.Contains(t, text, want)
+				require.NotContains(t, text, "SECRET")
+				require.Equal(t, opts == nil, strings.Contains(text, Hash("4711")), "which can be tried out")
+			}
+		})
+	}
+	for _, short := range [][]byte{nil, {}, make([]byte, 15)} {
+		_, err := New(clienttest.Unused(t), WithHashKey(short))
+		require.ErrorIs(t, err, ErrInvalidOption)
+	}
 }

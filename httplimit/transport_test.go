@@ -95,45 +95,65 @@ func TestWeights(t *testing.T) {
 	})
 }
 
-// The context, or the longest wait, bounds the wait; a rejected body is closed once; nothing is sent.
+// TestRejections checks what bounds the wait of a request, what its error says of it, and whose timeout it is. The longest wait of a
+// context, and the Timeout of an http.Client, which would hide the cause, come before its end. A rejected body is closed
+// once, and nothing is sent.
 func TestRejections(t *testing.T) {
-	deadline := func(d time.Duration) func(context.Context) (context.Context, context.CancelFunc) {
+	type end func(context.Context) (context.Context, context.CancelFunc)
+	deadline := func(d time.Duration) end {
 		return func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, d) }
 	}
-	cases := []struct {
-		name    string
-		ctx     func(context.Context) (context.Context, context.CancelFunc)
+	atMost := func(d time.Duration) end {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return ContextWithMaxWait(ctx, d), func() {}
+		}
+	}
+	canceled := func(after time.Duration) end {
+		return func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			if after == 0 {
+				cancel()
+			}
+			time.AfterFunc(after, cancel)
+			return ctx, cancel
+		}
+	}
+	late := context.DeadlineExceeded
+	for name, c := range map[string]struct {
+		client  time.Duration // its Timeout
+		ctx     end
 		opts    []Option
 		elapsed time.Duration
 		is      error
-		reason  Reason
-		wait    time.Duration
+		by      Bound
+		text    string
 	}{
-		{"deadline", deadline(2 * time.Second), nil, 2*time.Second - reserve, context.DeadlineExceeded, ReasonWait, 0},
-		{"short deadline", deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, context.DeadlineExceeded, ReasonWait, 0},
-		{"longest wait", deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, ReasonWait, 0},
-		{"no wait", nil, []Option{WithMaxWait(0)}, 0, nil, ReasonWait, time.Minute},
-		{"early", deadline(2 * time.Second), []Option{WithEarlyRejection()}, 0, context.DeadlineExceeded, ReasonWait, time.Minute},
-		{"canceled", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Second, cancel)
-			return ctx, cancel
-		}, nil, time.Second, context.Canceled, ReasonContext, 0},
-		{"over before", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			cancel()
-			return ctx, cancel
-		}, nil, 0, context.Canceled, ReasonContext, 0},
-	}
-	for _, c := range cases {
-		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+		"default":              {0, nil, nil, 30 * time.Second, nil, BoundDefault, "), 30s allowed by DefaultMaxWait"},
+		"longest wait":         {0, deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, BoundTransport, ", 3s allowed by WithMaxWait"},
+		"no wait":              {0, nil, []Option{WithMaxWait(0)}, 0, nil, BoundTransport, ", 0s allowed by WithMaxWait"},
+		"context":              {0, atMost(10 * time.Minute), nil, 10 * time.Minute, nil, BoundContext, ", 10m0s allowed by ContextWithMaxWait"},
+		"context is shorter":   {0, atMost(3 * time.Second), []Option{WithMaxWait(5 * time.Second)}, 3 * time.Second, nil, BoundContext, ""},
+		"context is longer":    {0, atMost(time.Minute), []Option{WithMaxWait(5 * time.Second)}, 5 * time.Second, nil, BoundTransport, ""},
+		"context does not":     {0, atMost(0), nil, 0, nil, BoundContext, ""},
+		"context, negative":    {0, atMost(-1), nil, 0, nil, BoundContext, ""},
+		"deadline":             {0, deadline(5 * time.Minute), []Option{WithMaxWait(time.Hour)}, 5*time.Minute - reserve, late, BoundDeadline, "the deadline of its context: context deadline exceeded"},
+		"short deadline":       {0, deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, late, BoundDeadline, ""},
+		"http.Client":          {5 * time.Second, nil, nil, 5*time.Second - reserve, late, BoundDeadline, ""},
+		"early":                {0, nil, []Option{WithEarlyRejection()}, 0, nil, BoundDefault, "to wait), 30s allowed by DefaultMaxWait"},
+		"early, by a deadline": {0, deadline(2 * time.Second), []Option{WithEarlyRejection()}, 0, late, BoundDeadline, ""},
+		"canceled":             {0, canceled(time.Second), nil, time.Second, context.Canceled, "", string(ReasonContext)},
+		"over before":          {0, canceled(0), nil, 0, context.Canceled, "", string(ReasonContext)},
+	} {
+		inWorldOf(t, name, func(t *testing.T, w *world) {
 			sent := 0
-			tr := w.transport(base(func(r *http.Request) (*http.Response, error) { sent++; return ok(r) }),
-				append(c.opts, rules(w.limit("a", 1, time.Minute)))...)
-			get(t, tr, "http://x/")
+			tr := redistest.Must(New(w.client, append(c.opts, WithEvents(w.event), rules(w.limit("a", 1, time.Hour)), WithBase(base(func(r *http.Request) (*http.Response, error) {
+				sent++
+				time.Sleep(time.Minute) // the bound is that of the wait alone
+				return respond(200, "text/plain", "ok"), r.Context().Err()
+			})))...))(t)
+			redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ContextWithMaxWait(t.Context(), time.Second))))(t)
 			w.epoch = time.Now()
 			w.taken()
-
 			ctx := t.Context()
 			if c.ctx != nil {
 				var cancel context.CancelFunc
@@ -141,28 +161,25 @@ func TestRejections(t *testing.T) {
 				defer cancel()
 			}
 			body := &closer{Reader: strings.NewReader("hello")}
-			req := request(t, "POST", "http://x/", body).WithContext(ctx)
-			_, err := (&http.Client{Transport: tr}).Do(req)
-
+			_, err := (&http.Client{Transport: tr, Timeout: c.client}).Do(request(t, "POST", "http://x/", body).WithContext(ctx))
 			require.Equal(t, c.elapsed, w.elapsed())
 			require.Equal(t, 1, sent)
 			require.EqualValues(t, 1, body.closed.Load())
 			require.ErrorIs(t, err, ErrRejected)
 			var outer *url.Error
 			require.ErrorAs(t, err, &outer)
+			require.Equal(t, c.is == late, outer.Timeout())
 			var rejected *Error
 			require.ErrorAs(t, err, &rejected)
-			require.Equal(t, w.key+"a", rejected.Limiter)
-			require.Equal(t, c.reason, rejected.Reason)
-			if c.wait > 0 {
-				require.Equal(t, c.wait, rejected.Wait)
-			}
-			if c.is == nil {
-				require.NoError(t, rejected.Err)
+			require.True(t, errors.Is(rejected.Err, c.is), "%v", rejected.Err)
+			require.Equal(t, []any{w.key + "a", c.by}, []any{rejected.Limiter, rejected.BoundBy})
+			require.Contains(t, rejected.Error(), c.text)
+			if c.is == context.Canceled {
+				require.Equal(t, ReasonContext, rejected.Reason)
 			} else {
-				require.ErrorIs(t, err, c.is)
+				require.Equal(t, ReasonWait, rejected.Reason)
+				require.InDelta(t, 59*time.Minute-c.elapsed, rejected.Wait, float64(100*time.Millisecond), "the wait that is left")
 			}
-			require.Equal(t, c.is == context.DeadlineExceeded, outer.Timeout())
 			events := w.taken()
 			require.Len(t, events, 1)
 			require.Equal(t, EventRejected, events[0].Kind)
@@ -170,22 +187,6 @@ func TestRejections(t *testing.T) {
 			require.Equal(t, rejected.Limiter, events[0].Limiter)
 		})
 	}
-}
-
-// http.Client.Timeout replaces every error that comes after it by one that says nothing of the cause.
-// Ours comes before.
-func TestErrorSurvivesTheClientsTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		client := &http.Client{Timeout: 5 * time.Second,
-			Transport: w.transport(base(ok), rules(w.limit("a", 1, time.Minute)))}
-		resp := redistest.Must(client.Do(request(t, "GET", "http://x/", nil)))(t)
-		resp.Body.Close()
-		_, err := client.Do(request(t, "GET", "http://x/", nil))
-		var rejected *Error
-		require.ErrorAs(t, err, &rejected)
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, 5*time.Second-reserve, w.elapsed())
-	})
 }
 
 // deepCopy is what can be compared of a request after RoundTrip.
@@ -229,15 +230,6 @@ func TestRequestIsNotModified(t *testing.T) {
 		require.Equal(t, "http://API.example.com:8080//a/../a/%31/b?token=s&b=%20", seen[1].URL.String())
 		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown, EventRetry, EventAdmitted}, w.kinds())
 	})
-}
-
-// A request that no rule is for passes, and nothing is asked of Redis.
-func TestRequestsWithoutRulesPass(t *testing.T) {
-	tr, err := New(clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})), WithBase(base(ok)),
-		WithRules(Rule{Match: Match{Hosts: []string{"*.example.com"}}, Limits: []Limit{{Name: "x"}}}))
-	require.NoError(t, err)
-	_, text := get(t, tr, "http://example.com/")
-	require.Equal(t, "ok", text)
 }
 
 // The base's error comes through as it is, and the permits are spent: the request may have arrived.

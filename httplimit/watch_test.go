@@ -57,51 +57,6 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// TestBounds checks what binds a request's wait, what its error says of it, and whose timeout it is.
-func TestBounds(t *testing.T) {
-	within := func(d time.Duration) func(*testing.T, context.Context) context.Context {
-		return func(t *testing.T, ctx context.Context) context.Context {
-			ctx, cancel := context.WithTimeout(ctx, d)
-			t.Cleanup(cancel)
-			return ctx
-		}
-	}
-	atMost := func(d time.Duration) func(*testing.T, context.Context) context.Context {
-		return func(_ *testing.T, ctx context.Context) context.Context { return ContextWithMaxWait(ctx, d) }
-	}
-	for name, c := range map[string]struct {
-		opts    []Option
-		ctx     func(*testing.T, context.Context) context.Context
-		by      Bound
-		wait    time.Duration
-		timeout bool
-		text    string
-	}{
-		"default":          {by: BoundDefault, wait: DefaultMaxWait, text: "), 30s allowed by DefaultMaxWait"},
-		"transport":        {opts: []Option{WithMaxWait(time.Minute)}, by: BoundTransport, wait: time.Minute, text: ", 1m0s allowed by WithMaxWait"},
-		"context":          {ctx: atMost(10 * time.Minute), by: BoundContext, wait: 10 * time.Minute, text: ", 10m0s allowed by ContextWithMaxWait"},
-		"deadline":         {ctx: within(5 * time.Minute), by: BoundDeadline, wait: 5*time.Minute - reserve, timeout: true, text: "the deadline of its context: context deadline exceeded"},
-		"early":            {opts: []Option{WithEarlyRejection()}, by: BoundDefault, text: "to wait), 30s allowed by DefaultMaxWait"},
-		"early by another": {opts: []Option{WithEarlyRejection(), WithMaxWait(0)}, by: BoundTransport, text: ", 0s allowed by WithMaxWait"},
-	} {
-		inWorldOf(t, name, func(t *testing.T, w *world) {
-			tr := redistest.Must(New(w.client, append([]Option{WithBase(base(ok)), rules(w.limit("bound", 1, time.Hour))}, c.opts...)...))(t)
-			get(t, tr, "http://x/")
-			ctx := t.Context()
-			if c.ctx != nil {
-				ctx = c.ctx(t, ctx)
-			}
-			began := time.Now()
-			e := rejected(t, tr, request(t, "GET", "http://x/", nil).WithContext(ctx))
-			require.InDelta(t, c.wait, time.Since(began), float64(50*time.Millisecond))
-			require.InDelta(t, time.Hour-c.wait, e.Wait, float64(100*time.Millisecond), "the wait that is left")
-			require.Equal(t, c.by, e.BoundBy)
-			require.Equal(t, c.timeout, e.Timeout())
-			require.Contains(t, e.Error(), c.text)
-		})
-	}
-}
-
 // TestRejectionResponse checks which rejections become responses, and that they are told from the platform's.
 func TestRejectionResponse(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

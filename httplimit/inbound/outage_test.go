@@ -183,8 +183,13 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 					opts = append(opts, WithOutagePolicy(*p.own))
 				}
 				m := redistest.Must(New(client, w.key, rate, opts...))(t)
+				asked := time.Now()
 				require.Equal(t, p.status, ask(m.Handler(answers), "1.1.1.1:1", "/").Code)
 				require.Len(t, failures, 1)
+				if g.slow.Load() > 0 {
+					require.Equal(t, 300*time.Millisecond, time.Since(asked))
+					require.ErrorIs(t, failures[0], context.DeadlineExceeded)
+				}
 				g.slow.Store(0)
 				time.Sleep(2 * time.Minute) // until the reply that takes too long is there
 			})
