@@ -232,7 +232,7 @@ func (d *defect) Peek(ctx context.Context, n int64) (limit.Result, error) {
 }
 func (d *defect) Reserve(ctx context.Context, n int64, atMost time.Duration) (limit.Result, error) {
 	if d.single {
-		n = 1
+		n = min(n, 1)
 	}
 	return d.limiter.Reserve(ctx, n, atMost)
 }

@@ -71,26 +71,6 @@ func TestWithoutCachedRejections(t *testing.T) {
 	})
 }
 
-// A key that somebody deletes is noticed a second later at the latest.
-func TestCachedRejectionOfADeletedKey(t *testing.T) {
-	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
-		l := shared(t, rdb, a)
-		var r Result
-		var err error
-		for range 100 {
-			if r, err = l.Allow(t.Context(), 1); !r.Granted {
-				break
-			}
-		}
-		require.NoError(t, err)
-		require.False(t, r.Granted, kind)
-		require.NoError(t, rdb.Del(t.Context(), l.keys...).Err())
-		require.False(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted, kind)
-		time.Sleep(time.Second)
-		require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted, kind)
-	})
-}
-
 // clone returns a copy of a state that has no slices.
 func clone(s state) state {
 	v := reflect.New(reflect.TypeOf(s).Elem())

@@ -270,39 +270,3 @@ func TestOutageLeavesErrorsAlone(t *testing.T) {
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }
-
-// TestOutageOfARealServer checks that policies decide while a server is killed or stands still, and that Redis decides when it
-// is back.
-func TestOutageOfARealServer(t *testing.T) {
-	redistest.NeedReal(t)
-	server := redistest.Start(t)
-	rdb := server.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialTimeout = 300*time.Millisecond, 300*time.Millisecond })
-	open := redistest.Must(NewShared(rdb, redistest.Key(t), GCRA{per(1000, time.Second), 1000}, WithOutagePolicy(ratelimiter.FailOpen())))(t)
-	closed := redistest.Must(NewShared(rdb, redistest.Key(t), GCRA{per(1000, time.Second), 1000}, WithOutagePolicy(ratelimiter.FailClosed())))(t)
-	until := func(degraded bool) {
-		t.Helper()
-		for {
-			r := redistest.Must(open.Allow(t.Context(), 1))(t)
-			_, err := closed.Allow(t.Context(), 1)
-			if r.Degraded == degraded && (err != nil) == degraded {
-				return
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-	}
-	for name, fault := range map[string]struct{ begin, end func() }{"killed": {server.Kill, server.Restart}, "paused": {server.Pause, server.Resume}} {
-		until(false)
-		fault.begin()
-		until(true)
-		begin := time.Now()
-		for range 1000 {
-			r := redistest.Must(open.Allow(t.Context(), 1))(t)
-			require.True(t, r.Granted && r.Degraded, name)
-			_, err := closed.Allow(t.Context(), 1)
-			require.ErrorIs(t, err, ratelimiter.ErrUnavailable, name)
-		}
-		redistest.Measured(t, time.Since(begin) < time.Second, "%s: 2000 decisions took %v", name, time.Since(begin))
-		fault.end()
-		until(false)
-	}
-}

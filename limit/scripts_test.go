@@ -3,7 +3,9 @@
 package limit
 
 import (
+	"fmt"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -45,4 +47,18 @@ return {tokens, last}`,
 	} {
 		require.Error(t, wellMannered(src), defect)
 	}
+}
+
+// wellMannered returns an error if a script cannot run in a cluster, behind a proxy that wants literal keys, or on
+// Redis 5: above all if it uses a key that is not in KEYS.
+func wellMannered(src string) error {
+	if err := redistest.LiteralKeys(src); err != nil {
+		return err
+	}
+	for _, no := range []string{"struct.", "cjson", "cmsgpack", "unpack(", "pcall", "tostring("} {
+		if strings.Contains(src, no) {
+			return fmt.Errorf("it uses %s", no)
+		}
+	}
+	return nil
 }

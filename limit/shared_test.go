@@ -189,26 +189,6 @@ func TestWithoutReplay(t *testing.T) {
 	})
 }
 
-// A reservation whose reply was lost keeps its turn.
-func TestLostReplyOfAReservation(t *testing.T) {
-	for _, kind := range []string{"leaky queue", "smooth bursty", "smooth warming up"} {
-		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-			s := &saboteur{run: true, err: io.EOF}
-			rdb.AddHook(s)
-			l := shared(t, rdb, every()[kind])
-			ctx, begin := t.Context(), time.Now()
-			exhaust(t, l)
-			p := redistest.Must(l.Peek(ctx, 1))(t)
-			due := time.Now().Add(p.Wait)
-			s.left = 2
-			r := redistest.Must(l.Reserve(ctx, 1, time.Minute))(t)
-			require.True(t, r.Granted)
-			require.NotEqual(t, begin, time.Now(), "sent again after a pause")
-			require.WithinDuration(t, due, time.Now().Add(r.Wait), time.Microsecond, kind)
-		})
-	}
-}
-
 // When there is no room for all processes that were granted permits meanwhile, the call is an error and takes nothing
 // twice.
 func TestForgottenGrantIsAnError(t *testing.T) {
@@ -241,18 +221,6 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 	}
 }
 
-// Of each process Redis remembers one grant, however many it gets.
-func TestOneGrantOfEachProcess(t *testing.T) {
-	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
-		l := shared(t, rdb, a)
-		for _, l := range []*Shared{l, twin(t, l, rdb), l, l, twin(t, l, rdb), l} {
-			require.True(t, redistest.Must(l.Reserve(t.Context(), 1, longest))(t).Granted, kind)
-			time.Sleep(time.Second)
-		}
-		require.Equal(t, 3, remembered(t, rdb, l), kind)
-	})
-}
-
 // A process that is a copy of another, and so makes the same ids, is not granted what the other was.
 func TestCopiesOfAProcess(t *testing.T) {
 	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
@@ -267,20 +235,6 @@ func TestCopiesOfAProcess(t *testing.T) {
 			redistest.Must(same.Reserve(t.Context(), 1, longest))(t)
 		}
 		require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
-	})
-}
-
-func TestErrorsThatAreSentAgain(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		s := &saboteur{left: 3, err: redisError("LOADING Redis is loading the dataset in memory")}
-		rdb.AddHook(s)
-		l := shared(t, rdb, GCRA{per(3, time.Second), 8})
-		require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
-		s.left = 4
-		_, err := l.Allow(t.Context(), 1)
-		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
-		require.ErrorContains(t, err, "LOADING")
-		require.ErrorContains(t, err, l.config.name)
 	})
 }
 
@@ -406,26 +360,4 @@ func TestNumbers(t *testing.T) {
 		_, err = NewShared(&redis.Client{}, name, FixedWindow{per(1, second)})
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
 	}
-}
-
-// A number of permits out of its range is rejected before anything is sent.
-func TestPermits(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer rdb.Close()
-	s := &saboteur{}
-	rdb.AddHook(s)
-	for kind, a := range every() {
-		l := redistest.Must(NewShared(rdb, "x", a))(t)
-		for _, n := range []int64{0, -1, 1 << 32} {
-			_, err := l.Allow(t.Context(), n)
-			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)
-			_, err = l.Reserve(t.Context(), n, time.Second)
-			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)
-		}
-		if a.Largest() < maxPermits {
-			_, err := l.Peek(t.Context(), a.Largest()+1)
-			require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate, kind)
-		}
-	}
-	require.Zero(t, s.sent)
 }

@@ -42,33 +42,6 @@ func TestWaitTimeout(t *testing.T) {
 	})
 }
 
-// A queue grants turns at an even rate, first come, first served, and rejects when it is full.
-func TestWaitInAQueue(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		l := shared(t, rdb, LeakyQueue{per(10, time.Second), 3})
-		begin := time.Now()
-		var turns []time.Duration
-		var mu sync.Mutex
-		var all sync.WaitGroup
-		for range 7 {
-			time.Sleep(time.Microsecond)
-			all.Go(func() {
-				ok := redistest.Must(WaitTimeout(t.Context(), l, 1, 450*time.Millisecond))(t)
-				mu.Lock()
-				defer mu.Unlock()
-				if ok {
-					turns = append(turns, time.Since(begin).Round(time.Millisecond))
-				}
-			})
-			synctest.Wait()
-		}
-		all.Wait()
-		ms := time.Millisecond
-		// The sixth's turn would have come after its time.
-		require.Equal(t, []time.Duration{0, 100 * ms, 200 * ms, 300 * ms, 400 * ms}, turns)
-	})
-}
-
 func TestWaitAndContexts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for kind, a := range every() {

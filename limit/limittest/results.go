@@ -146,6 +146,11 @@ func checkReserve(ctx context.Context, s Key) {
 		}
 		return r
 	}
+	for _, n := range []int64{0, -1} {
+		if r, err := l.Reserve(ctx, n, time.Second); !errors.Is(err, ratelimiter.ErrInvalidArgument) || r.Granted {
+			fail("Reserve(%d): %+v, %v instead of %v", n, r, err, ratelimiter.ErrInvalidArgument)
+		}
+	}
 	for range c.few(1500) {
 		n := 1 + c.random.Int64N(min(3, c.Largest))
 		atMost := c.upTo(4 * c.each())
