@@ -63,40 +63,32 @@ var mischiefs []int
 // byte for byte, its body is closed once, and an event tells of the panic, in RoundTrip and in the goroutine that
 // reads a late body ahead.
 func TestPanickingDetector(t *testing.T) {
-	for name, panics := range mischief {
-		for _, late := range []bool{false, true} {
-			inWorldOf(t, name, func(t *testing.T, w *world) {
-				var body *slowBody
-				bad := DetectorFunc(func(*Response) Verdict { panics(); return Verdict{} })
-				tr := w.transport(base(func(*http.Request) (*http.Response, error) {
-					var resp *http.Response
-					resp, body = slow("slow down")
+	for fn, bad := range map[string]func(panics func()) Detector{
+		"Detector.Detect": func(panics func()) Detector {
+			return DetectorFunc(func(*Response) Verdict { panics(); return Verdict{} })
+		},
+		"BodySelector.NeedsBody": func(panics func()) Detector {
+			return selective{says("nothing", 0, "").(DetectorFunc), func(int, http.Header) bool { panics(); return true }}
+		},
+	} {
+		for name, panics := range mischief {
+			for _, late := range []bool{false, true} {
+				inWorldOf(t, fn+" "+name, func(t *testing.T, w *world) {
+					resp, body := slow("slow down")
 					if !late {
 						body.pause = 0
 					}
-					return resp, nil
-				}), WithDetectors(bad, First(bad, says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
-				_, text := get(t, tr, "http://x/")
-				require.Equal(t, "slow down", text)
-				require.EqualValues(t, 1, body.closed.Load())
-				require.InDelta(t, time.Minute, w.until("a"), float64(2*time.Second), "the other detector was asked")
-				require.Equal(t, []string{"Detector.Detect", "Detector.Detect"}, w.panics())
-			})
+					tr := w.transport(base(func(*http.Request) (*http.Response, error) { return resp, nil }),
+						WithDetectors(bad(panics), First(bad(panics), says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
+					_, text := get(t, tr, "http://x/")
+					require.Equal(t, "slow down", text)
+					require.EqualValues(t, 1, body.closed.Load())
+					require.InDelta(t, time.Minute, w.until("a"), float64(2*time.Second), "the other detector was asked")
+					require.Equal(t, []string{fn, fn}, w.panics())
+				})
+			}
 		}
 	}
-}
-
-// TestPanickingNeedsBody: the answer passes, and the other detectors are asked.
-func TestPanickingNeedsBody(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		bad := selective{says("nothing", 0, "").(DetectorFunc), func(int, http.Header) bool { panic("mischief") }}
-		tr := w.transport(always("slow down"),
-			WithDetectors(bad, First(bad, says("slow down", time.Minute, ""))), rules(w.limit("a", 9, time.Second)))
-		_, text := get(t, tr, "http://x/")
-		require.Equal(t, "slow down", text)
-		require.Equal(t, time.Minute, w.until("a"))
-		require.Equal(t, []string{"BodySelector.NeedsBody", "BodySelector.NeedsBody"}, w.panics())
-	})
 }
 
 // TestDetectorThatEndsItsGoroutine: a detector that calls runtime.Goexit, as a test's FailNow does, leaves no reader

@@ -9,7 +9,6 @@ import (
 	"io"
 	"net"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -285,30 +284,4 @@ func (c *connections) cut() {
 func (c *connections) count() (n int) {
 	c.open.Range(func(any, any) bool { n++; return true })
 	return n
-}
-
-// TestDingtalkOverSockets runs the demo over real sockets and in real time, where a busy machine may delay anything.
-// It checks only that the demo comes to its verdict, and that nothing of it goes on.
-func TestDingtalkOverSockets(t *testing.T) {
-	rdb := embedded(t)
-	var out bytes.Buffer
-	d := newDingDemo(t, rdb, &out)
-	d.options = nil
-	d.parts = dingParts{200 * time.Millisecond, time.Second, 2 * time.Second, 200 * time.Millisecond} // a ban that outlasts a stall
-	d.listen = func() (net.Listener, error) { return net.Listen("tcp", "127.0.0.1:0") }
-	d.dial = new(net.Dialer).DialContext
-	_ = d.run(t.Context())
-	n := verdict(t, out.Bytes())
-	require.Positive(t, n[4], "%s", &out)
-	require.Contains(t, out.String(), "meets the ban")
-	require.Eventually(t, func() bool {
-		buf := make([]byte, 1<<20)
-		stacks := string(buf[:runtime.Stack(buf, true)])
-		for _, whose := range []string{"net/http.", "/ratelimiter/httplimit.", "/ratelimiter.(", "rrl.(*ding"} {
-			if strings.Contains(stacks, whose) {
-				return false
-			}
-		}
-		return true
-	}, 5*time.Second, 5*time.Millisecond, "a goroutine is left")
 }

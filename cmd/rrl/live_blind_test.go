@@ -45,19 +45,6 @@ func fifteen() (names []string) {
 	return names
 }
 
-func TestDoctorOfAStoppedServer(t *testing.T) {
-	redistest.NeedReal(t)
-	redistest.Repeats(t)
-	s := redistest.Start(t, "--appendonly", "yes")
-	l := &live{T: t, rdb: s.Client(t), url: "redis://" + s.Addr()}
-	l.hash(fifteen()...)
-	require.Contains(t, l.ok("doctor"), "healthy; 15 limiters looked at")
-	s.Pause()
-	defer s.Resume()
-	l.blind("it did not reply in time")
-	l.blind("it did not reply in time", "limiter1")
-}
-
 func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)

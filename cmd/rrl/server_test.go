@@ -212,10 +212,3 @@ func TestAskedHearsOfGoneClients(t *testing.T) {
 		require.Equal(t, errStopping.Error(), a.Error)
 	})
 }
-
-func TestSeconds(t *testing.T) {
-	for d, want := range map[time.Duration]int{-time.Second: 1, 0: 1, time.Millisecond: 1, time.Second: 1,
-		time.Second + 1: 2, 9500 * time.Millisecond: 10} {
-		require.Equal(t, want, seconds(d), "%v", d)
-	}
-}
