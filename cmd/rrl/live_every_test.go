@@ -39,21 +39,12 @@ func TestEveryLiveCommand(t *testing.T) {
 	for name, is := range isLive {
 		require.Equal(t, is, every[name].args != "", name)
 	}
+	t.Setenv("COLUMNS", "40")
 	for name, c := range every {
 		l.do("del", l.base, "{"+l.base+"}:value", "{"+l.base+"}:permits") // it may cool down
 		l.limiter(l.base, tenAMinute)
 		args := append([]string{name}, strings.Fields(strings.ReplaceAll(c.args, "$", l.base))...)
-		for columns, width := range map[string]int{"40": 40, "300": 300} {
-			t.Setenv("COLUMNS", columns)
-			out := l.ends(c.code, "", args...)
-			require.NotEmpty(t, out, name)
-			if name == "ls" || name == "top" {
-				table, _, _ := strings.Cut(out, "\n\n")
-				for line := range strings.Lines(table) {
-					require.LessOrEqual(t, widthOf(strings.TrimSuffix(line, "\n")), width, "%s\n%s", name, out)
-				}
-			}
-		}
+		require.NotEmpty(t, l.ends(c.code, "", args...), name)
 		code, out, errs := l.run(append(args, "--json")...)
 		require.Equal(t, c.code, code, "%v: %s", args, errs)
 		if name != "lift" { // which fails

@@ -179,11 +179,13 @@ func TestLsOfANarrowTerminal(t *testing.T) {
 	l.limiter(l.base+strings.Repeat("名", 40), tenAMinute)
 	for _, width := range []int{200, 120, 80, 60, 40} {
 		t.Setenv("COLUMNS", fmt.Sprint(width))
-		out := l.ok("ls", "--match", l.base+"*")
-		table, _, _ := strings.Cut(out, "\n\n")
-		for line := range strings.Lines(table) {
-			require.LessOrEqual(t, widthOf(strings.TrimSuffix(line, "\n")), width)
+		for _, out := range []string{l.ok("ls", "--match", l.base+"*"), l.ok("top", "--count", "1", "--match", l.base+"*")} {
+			table, _, _ := strings.Cut(out, "\n\n")
+			for line := range strings.Lines(table) {
+				require.LessOrEqual(t, widthOf(strings.TrimSuffix(line, "\n")), width)
+			}
 		}
+		out := l.ok("ls", "--match", l.base+"*")
 		require.Regexp(t, "NAME .*RATE .*USED .*WAIT", out, "%d", width)
 		require.Equal(t, width >= 120, strings.Contains(out, "NODE"), "%d", width)
 		require.Equal(t, width < 200, strings.Contains(out, "…"), "%d", width)
