@@ -86,38 +86,35 @@ func TestQueueIsInOrder(t *testing.T) {
 	}
 }
 
-// A large request is served when it is due, however many small ones come after it, and these are served after it.
-func TestLargeRequestInTheQueue(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		l := shared(t, rdb, TokenBucket{per(1, time.Second), 10})
-		require.NoError(t, Wait(t.Context(), l, 10))
-		c := &crowd{t: t, begin: time.Now()}
-		c.join(0, l, 2, time.Minute)
-		c.join(1, l, 8, time.Minute)
-		for i := range 4 {
-			c.join(2+i, l, 1, time.Minute)
-			time.Sleep(time.Second / 2)
-		}
-		c.all.Wait()
-		second := time.Second
-		require.Equal(t, []served{{0, 2 * second, true}, {1, 10 * second, true}, {2, 11 * second, true}, {3, 12 * second, true},
-			{4, 13 * second, true}, {5, 14 * second, true}}, c.served)
-	})
-}
-
-// A small request does not pass a large one that is not the head of the queue either.
+// A large request is served when it is due, however many small ones come after it, and these do not pass it, whether it is the head
+// of the queue or not.
 func TestSmallRequestsPassNobody(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		l := shared(t, rdb, FixedWindow{per(10, time.Second)})
-		require.NoError(t, Wait(t.Context(), l, 10))
-		c := &crowd{t: t, begin: time.Now()}
-		for i, n := range []int64{8, 8, 2} {
-			c.join(i, l, n, time.Minute)
-		}
-		c.all.Wait()
-		slices.SortFunc(c.served, func(a, b served) int { return a.who - b.who }) // two are served at one instant
-		require.Equal(t, []served{{0, time.Second, true}, {1, 2 * time.Second, true}, {2, 2 * time.Second, true}}, c.served)
-	})
+	second := time.Second
+	for name, c := range map[string]struct {
+		a     Algorithm // ten permits
+		asks  []int64
+		pause time.Duration // between them
+		want  []time.Duration
+	}{
+		"bucket": {TokenBucket{per(1, second), 10}, []int64{2, 8, 1, 1, 1, 1}, second / 4, []time.Duration{2 * second, 10 * second, 11 * second, 12 * second, 13 * second, 14 * second}},
+		"window": {FixedWindow{per(10, second)}, []int64{8, 8, 2}, 0, []time.Duration{second, 2 * second, 2 * second}},
+	} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l := shared(t, rdb, c.a)
+			require.NoError(t, Wait(t.Context(), l, 10))
+			q := &crowd{t: t, begin: time.Now()}
+			for i, n := range c.asks {
+				q.join(i, l, n, time.Minute)
+				time.Sleep(c.pause)
+			}
+			q.all.Wait()
+			slices.SortFunc(q.served, func(a, b served) int { return a.who - b.who }) // two may be served at one instant
+			for i, s := range q.served {
+				require.Equal(t, served{i, c.want[i], true}, s, name)
+			}
+			require.Len(t, q.served, len(c.want))
+		})
+	}
 }
 
 // While another process takes the permits for which a large request waits, the small ones behind it go on.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -100,8 +99,8 @@ func TestWaitDoesNotSpin(t *testing.T) {
 	})
 }
 
-// An adapter waits in the queue of its RateLimiter, which is first come, first served.
-func TestAdapterWaits(t *testing.T) {
+// A wait through an adapter is the RateLimiter's. One that is known to take longer than there is time ends at once and takes nothing.
+func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		client := clienttest.InBubble(t, rdb)
 		r := client.RateLimiter(redistest.Key(t))
@@ -109,27 +108,6 @@ func TestAdapterWaits(t *testing.T) {
 		require.ErrorIs(t, Wait(t.Context(), l, 1), ratelimiter.ErrNotInitialized)
 		_, err := l.Peek(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
-		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Second}))
-		begin := time.Now()
-		var all sync.WaitGroup
-		for i, n := range []int64{2, 2, 1, 1} {
-			all.Go(func() {
-				require.NoError(t, Wait(t.Context(), l, n))
-				require.Equal(t, []time.Duration{0, 1, 2, 2}[i]*time.Second, time.Since(begin))
-			})
-			synctest.Wait()
-		}
-		all.Wait()
-		require.False(t, redistest.Must(WaitTimeout(t.Context(), l, 1, 0))(t))
-	})
-}
-
-// A wait through an adapter that is known to take longer than there is time ends at once and takes nothing.
-func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		client := clienttest.InBubble(t, rdb)
-		r := client.RateLimiter(redistest.Key(t))
-		l := NewAdapter(r)
 		require.NoError(t, r.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: time.Hour}))
 		require.NoError(t, Wait(t.Context(), l, 1))
 		begin := time.Now()
