@@ -171,25 +171,6 @@ func TestHookIsToldOfCalls(t *testing.T) {
 	}, WithHook(h.hook()))
 }
 
-// An attempt that fails is told with its error, and so are the events of an outage.
-func TestHookIsToldOfFailures(t *testing.T) {
-	h := &ledger{}
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1})
-	defer rdb.Close()
-	client := newClient(t, rdb, WithHook(h.hook()))
-	_, err := client.RateLimiter("a").Allow(t.Context(), 1)
-	require.ErrorIs(t, err, ErrUnavailable)
-	require.NoError(t, client.Close())
-	require.Equal(t, RequestError, h.one(t).Outcome)
-	require.Len(t, h.events, 1)
-	require.Equal(t, OutageBegan, h.events[0].Kind)
-	require.NotEmpty(t, h.calls)
-	for _, c := range h.calls {
-		require.Contains(t, []string{"acquire", "acquire_rest"}, c.Script) // one first call in 64 is a check
-		require.Error(t, c.Err)
-	}
-}
-
 // A Hook that panics disturbs neither the request nor the other Hooks; the observer is told.
 func TestHookThatPanics(t *testing.T) {
 	var told []Event
@@ -411,21 +392,4 @@ func TestCallContext(t *testing.T) {
 		must(w.l.Peek(w.ctx, 1))(t)
 		require.Nil(t, h.one(t).CallContext)
 	}, WithHook(h.hook()))
-}
-
-// A rejection that was known made no call, and the context of the call that it is known from is not kept.
-func TestCallContextOfACachedRejection(t *testing.T) {
-	h := &ledger{}
-	inWorld(t, overall(4, 10*time.Second), func(t *testing.T, w *world) {
-		w.granted(4)
-		require.NotNil(t, h.one(t).CallContext)
-		w.try(1)
-		require.NotNil(t, h.one(t).CallContext)
-		calls := len(h.calls)
-		w.try(1)
-		r := h.one(t)
-		require.Equal(t, RequestRejected, r.Outcome)
-		require.Len(t, h.calls, calls, "it is known")
-		require.Nil(t, r.CallContext)
-	}, WithHook(h.hook()), WithCachedRejections(time.Second))
 }

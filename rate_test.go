@@ -509,21 +509,6 @@ func TestMinGap(t *testing.T) {
 			require.Equal(t, 50*time.Millisecond, a.Rate.MinGap)
 		})
 	})
-	t.Run("the window still holds", func(t *testing.T) {
-		inWorld(t, paced(3, time.Second, 10*time.Millisecond), func(t *testing.T, w *world) {
-			for i := range 9 {
-				require.NoError(t, w.l.Acquire(w.ctx, 1))
-				require.Equal(t, time.Duration(i/3)*time.Second+time.Duration(i%3)*10*time.Millisecond, w.elapsed(), i)
-			}
-		})
-	})
-	t.Run("many processes", func(t *testing.T) {
-		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
-			other := w.another()
-			w.granted(1)
-			other.rejected(1, 50*time.Millisecond)
-		})
-	})
 	t.Run("a score ahead of the clock does not stop it", func(t *testing.T) {
 		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
 			w.put(time.Hour, grant(2))

@@ -4,13 +4,10 @@ package ratelimiter
 
 import (
 	"io"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -180,39 +177,5 @@ func TestHealThatIsSentAgain(t *testing.T) {
 			require.NoError(t, w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked))
 			w.holds(w.l, 2000, used-900)
 		})
-	}
-}
-
-// TestHealThatIsDoubled checks the same as TestHealThatIsSentAgain with a proxy that doubles the request to a real
-// server.
-func TestHealThatIsDoubled(t *testing.T) {
-	redistest.NeedReal(t)
-	for _, lose := range []redistest.Loss{redistest.LoseNothing, redistest.LoseReply} {
-		s := redistest.Start(t)
-		proxy, doubled := redistest.StartProxy(t, s.Addr()), 0
-		rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), MaxRetries: -1})
-		defer rdb.Close()
-		w := newWorld(t, rdb)
-		defer w.client.Close()
-		require.NoError(t, w.l.SetRate(w.ctx, overall(2000, time.Hour)))
-		for i := range 1300 {
-			require.NoError(t, rdb.ZAdd(w.ctx, w.permitsKey(), redis.Z{Score: float64(time.Now().UnixMilli() + int64(i) - 5000),
-				Member: grant(uint32(1 + i%3))}).Err())
-		}
-		used, _ := w.used()
-		w.setValue(2900 - used)
-		proxy.Judge(func(words []string) (f redistest.Fault) {
-			if strings.HasPrefix(words[0], "eval") && (words[1] == scripts.Heal.Sha || words[1] == scripts.Heal.Src) {
-				f.Twice = true
-				if doubled++; doubled == 2 {
-					f.Lose = lose
-				}
-			}
-			return f
-		})
-		require.NoError(t, w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked))
-		proxy.Judge(nil)
-		require.Greater(t, doubled, 1)
-		w.holds(w.l, 2000, used-900)
 	}
 }
