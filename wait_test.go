@@ -15,7 +15,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -102,89 +101,40 @@ func TestKillerKeysDeletedUnderAWaiter(t *testing.T) {
 	})
 }
 
-// 100,000 grants expire together. Redisson reclaims them in one call, which blocked Redis for 85 ms.
-func TestKillerManyExpireAtOnce(t *testing.T) {
+// TestKillerManyAtOnce checks that no call takes Redis long of a limiter with as many members as its rate, which have all
+// expired or lie ahead of the clock. Redisson reclaims 100,000 in one call, which blocked Redis for 85 ms.
+func TestKillerManyAtOnce(t *testing.T) {
 	redistest.NeedReal(t)
-	const n = 100_000
-	s := redistest.Start(t)
-	w := newWorld(t, s.Client(t))
-	require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Minute)))
-	for range n / 1000 {
-		w.fill(-time.Hour, 1000)
-	}
-	w.setValue(0)
-	m := &cpuMeter{t: t, admin: s.Client(t)}
-	m.on(w.rdb)
-	w.available(n)
-	for range 10 {
-		w.granted(1)
-	}
-	w.granted(n - 10)
-	require.False(t, w.try(1).Granted)
-	took := m.sorted()
-	require.Greater(t, len(took), n/512, "bounded calls are many calls")
-	require.Less(t, took[len(took)*95/100], 2*time.Millisecond)
-}
-
-// A peer uses its own clock, which is 5 s fast, as that of a Java client may be.
-func TestKillerPeerClockAhead(t *testing.T) {
-	for _, interval := range []time.Duration{time.Second, 20 * time.Second} {
-		inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
-			w.put(5*time.Second, redistest.LuaPack("BcI", 16, make([]byte, 16), 10))
+	for name, c := range map[string]struct {
+		n    int
+		at   time.Duration
+		each int // members that a call may look at
+	}{
+		"expired":            {100_000, -time.Hour, 512},
+		"ahead of the clock": {50_000, time.Hour, 192},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
+			require.NoError(t, w.l.SetRate(w.ctx, overall(int64(c.n), 3*time.Second)))
+			for i := range c.n / 1000 {
+				w.ahead(c.at+time.Duration(i)*time.Second, 1000)
+			}
 			w.setValue(0)
-			require.NoError(t, w.l.Acquire(w.ctx, 10))
-			require.Equal(t, interval, w.elapsed())
-			w.rejected(1, interval)
+			m := &cpuMeter{t: t, admin: s.Client(t)}
+			m.on(w.rdb)
+			must(w.l.AvailablePermits(w.ctx))(t)
+			for range 10 {
+				w.try(1)
+			}
+			require.NoError(t, w.l.Acquire(w.ctx, int64(c.n)))
+			require.Greater(t, m.requireBounded(), c.n/c.each, "bounded calls are many calls")
 		})
 	}
 }
 
-// This runs on the clock of Redis and in real time, which is the default of every user.
-func TestRealTime(t *testing.T) {
-	ctx, rdb := context.Background(), redistest.Client(t)
-	c := newClient(t, rdb)
-	defer c.Close()
-	l := c.RateLimiter(redistest.Key(t))
-	const rate, interval = 5, 200 * time.Millisecond
-	require.NoError(t, l.SetRate(ctx, overall(rate, interval)))
-	var log grantLog
-	for range 6 * rate {
-		require.NoError(t, l.Acquire(ctx, 1))
-	}
-	z := rdb.ZRangeWithScores(ctx, l.redis.Keys.Permits[Overall], 0, -1).Val()
-	require.NotEmpty(t, z)
-	begin := time.Now()
-	for range 3 {
-		var r Result
-		for !r.Granted {
-			var err error
-			r, err = l.Allow(ctx, rate)
-			require.NoError(t, err)
-			require.LessOrEqual(t, r.Wait, interval)
-			time.Sleep(r.Wait)
-		}
-		log.add(time.Duration(r.Time.UnixNano()), rate)
-	}
-	require.GreaterOrEqual(t, time.Since(begin), 2*interval)
-	require.EqualValues(t, rate, log.worst(interval))
-}
-
-// TestWaitersKeepTheirLimiterAlive checks that a limiter does not expire while callers wait for its permits, however
-// short its KeepAlive is beside the wait and the WithRecheck.
-func TestWaitersKeepTheirLimiterAlive(t *testing.T) {
-	rate := Rate{Permits: 1, Interval: time.Second, KeepAlive: time.Second}
-	inWorld(t, rate, func(t *testing.T, w *world) {
-		needVirtualTTLs(t)
-		w.granted(1)
-		for range 5 {
-			require.NoError(t, w.l.Acquire(w.ctx, 1))
-		}
-		require.Equal(t, 5*time.Second, w.elapsed())
-	}, WithRecheck(time.Minute))
-}
-
-// TestLimiterLivesWhilePermitsAreTakenAhead checks the same of two processes that take permits ahead in turns, and so leave
-// each other pauses in which nobody takes any. Only others set a KeepAlive below the interval.
+// TestLimiterLivesWhilePermitsAreTakenAhead checks that a limiter does not expire while two processes take permits ahead in
+// turns, and so leave each other pauses in which nobody takes any. Only others set a KeepAlive below the interval.
 func TestLimiterLivesWhilePermitsAreTakenAhead(t *testing.T) {
 	for _, keep := range []time.Duration{time.Second, 500 * time.Millisecond} {
 		for _, permits := range []int64{2, 3, 4} {
@@ -210,10 +160,10 @@ func TestLimiterLivesWhilePermitsAreTakenAhead(t *testing.T) {
 	}
 }
 
-// TestWaitingListsKeepTheirLimitersAlive checks the same of lists: neither the limiter that rejects nor those that would
-// have granted expires, whether or not one script decides.
-func TestWaitingListsKeepTheirLimitersAlive(t *testing.T) {
-	for _, n := range []int{2, 7} { // one script decides up to six
+// TestWaitersKeepTheirLimitersAlive checks that no limiter expires for which a caller waits, however short its KeepAlive is
+// beside the wait and the WithRecheck: of a list neither the limiter that rejects nor those that would have granted.
+func TestWaitersKeepTheirLimitersAlive(t *testing.T) {
+	for _, n := range []int{1, 2, 7} { // one script decides up to six
 		for name, rates := range map[string][2]Rate{
 			"the limiter that rejects":  {{Permits: 1, Interval: time.Second, KeepAlive: time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: time.Second}},
 			"those that do not reject":  {{Permits: 1, Interval: 10 * time.Second}, {Permits: 1, Interval: time.Second, KeepAlive: 2 * time.Second}},
@@ -231,7 +181,7 @@ func TestWaitingListsKeepTheirLimitersAlive(t *testing.T) {
 					require.NoError(t, errOf(w.l.client.AcquireAll(w.ctx, demands...)), "%d limiters, %s, after %v", n, name, w.elapsed())
 				}
 				require.Equal(t, 3*rates[0].Interval, w.elapsed())
-			})
+			}, WithRecheck(time.Minute))
 		}
 	}
 }
@@ -262,56 +212,20 @@ func TestRejectedListKeepsItsLimitersAlive(t *testing.T) {
 }
 
 // TestGrantOfACallerThatLeftGoesBack checks that an unclaimed grant is refunded to Redis if nobody else waits, as
-// if it had never been taken.
+// if it had never been taken, in both formats.
 func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		for _, typ := range []RateType{Overall, PerClient} {
 			inWorld(t, Rate{Type: typ, Permits: 10, Interval: time.Minute}, func(t *testing.T, w *world) {
 				w.granted(1)
-				h := hold(w, 800*time.Millisecond)
-				for _, ask := range []func(ctx context.Context) error{
-					func(ctx context.Context) error { _, err := w.l.Allow(ctx, 4); return err },
-					func(ctx context.Context) error { return w.l.Acquire(ctx, 4) },
-					func(ctx context.Context) error { _, err := w.l.TryAcquire(ctx, 4, time.Minute); return err },
-				} {
-					ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
-					begin := time.Now()
-					err := ask(ctx)
-					require.ErrorIs(t, err, context.DeadlineExceeded)
-					require.ErrorIs(t, err, ErrUnavailable, "there has been no reply")
-					require.Equal(t, 300*time.Millisecond, time.Since(begin))
-					cancel()
-					time.Sleep(5 * time.Second)
-					used, members := w.used()
-					require.EqualValues(t, 1, used)
-					require.Equal(t, 1, members)
-					require.EqualValues(t, 9, w.value())
-				}
-				// Two of five callers of one batch leave, and their part is refunded.
-				before, leave := context.WithTimeout(w.ctx, 300*time.Millisecond)
-				defer leave()
-				var wg sync.WaitGroup
-				go func() { _, _ = w.l.Allow(w.ctx, 1) }()
-				go func() { _, _ = w.l.Allow(w.ctx, 1) }() // occupy both flights, so that the requests that follow are batched
-				time.Sleep(time.Millisecond)
-				for i := range 5 {
-					ctx := w.ctx
-					if i%2 == 1 {
-						ctx = before
-					}
-					wg.Go(func() {
-						time.Sleep(time.Duration(i) * time.Millisecond)
-						r, err := w.l.Allow(ctx, 1)
-						require.Equal(t, i%2 == 1, errors.Is(err, context.DeadlineExceeded))
-						require.Equal(t, i%2 == 0, r.Granted)
-					})
-				}
-				wg.Wait()
-				h.Store(0)
+				hold(w, 800*time.Millisecond)
+				ctx, cancel := context.WithTimeout(w.ctx, 300*time.Millisecond)
+				defer cancel()
+				err := w.l.Acquire(ctx, 4)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, err, ErrUnavailable, "there has been no reply")
 				time.Sleep(5 * time.Second)
-				used, _ := w.used()
-				require.EqualValues(t, 1+2+3, used)
-				require.EqualValues(t, 10-6, w.value())
+				w.holds(w.l, 10, 1)
 			}, WithMemberFormat(format))
 		}
 	}
@@ -402,83 +316,4 @@ func TestHundredThousandCancels(t *testing.T) {
 	require.Positive(t, got[1].Load())
 	t.Logf("%d cancelled, %d rejected, %d and %d permits granted", cancelled.Load(), rejected.Load(), got[0].Load(), got[1].Load())
 	require.NoError(t, c.Close())
-}
-
-// TestCloseInFlight checks that Close fails the callers in flight at once, and that permits granted to them
-// afterwards are refunded.
-func TestCloseInFlight(t *testing.T) {
-	redistest.NeedReal(t)
-	redistest.Since(t, 6, 2, "CLIENT UNPAUSE")
-	s := redistest.Start(t)
-	// Without a read timeout nothing but Close ends the callers while the server is paused.
-	rdb, ctx := s.Client(t, func(o *redis.Options) { o.ReadTimeout = -1 }), context.Background()
-	admin := s.Client(t)
-	ends, cancel := context.WithCancel(ctx) // with a context that can be cancelled, no caller flies its own request
-	defer cancel()
-	before := runtime.NumGoroutine()
-	for range 5 {
-		c := newClient(t, rdb)
-		l, full := c.RateLimiter("closed"), c.RateLimiter("full")
-		require.NoError(t, l.SetRate(ctx, overall(1000, time.Hour)))
-		require.NoError(t, full.SetRate(ctx, overall(1, time.Hour)))
-		require.NoError(t, full.Acquire(ctx, 1))
-		require.NoError(t, l.Acquire(ctx, 7))
-		require.NoError(t, admin.Do(ctx, "CLIENT", "PAUSE", "60000", "WRITE").Err())
-
-		errs := make(chan error)
-		for range 20 {
-			go func() { errs <- l.Acquire(ends, 2) }()
-			go func() { _, err := l.Allow(ends, 3); errs <- err }()
-			go func() { _, err := l.TryAcquire(ends, 5, time.Minute); errs <- err }()
-			go func() { errs <- full.Acquire(ends, 1) }()
-		}
-		soon(t, "everybody is on the way", func() bool { return callers(l)+callers(full) == 80 && blocked(admin) >= 3 })
-		closed := make(chan error)
-		go func() { closed <- c.Close() }()
-		for range 80 {
-			require.ErrorIs(t, inTime(t, errs), ErrClosed)
-		}
-		require.NotZero(t, blocked(admin), "they did not wait for the server")
-		require.NoError(t, admin.Do(ctx, "CLIENT", "UNPAUSE").Err())
-		require.NoError(t, inTime(t, closed))
-		soon(t, "what was granted in flight is back", func() bool { return accounts(admin, l, 1000, 7) == nil })
-		require.NoError(t, accounts(admin, full, 1, 1))
-		require.NoError(t, c.engine.CheckIdle())
-		soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
-	}
-}
-
-// TestIdleLimitersHoldNothing checks that thousands of limiters, each used once in every way, hold no resources.
-func TestIdleLimitersHoldNothing(t *testing.T) {
-	redistest.NeedReal(t)
-	rdb, ctx, name := redistest.Client(t), context.Background(), redistest.Key(t)
-	before := runtime.NumGoroutine()
-	c := newClient(t, rdb)
-	var wg sync.WaitGroup
-	for g := range 8 {
-		wg.Go(func() {
-			for i := range 250 {
-				l := c.RateLimiter(fmt.Sprint(name, g, ".", i))
-				_, err := l.TrySetRate(ctx, overall(1, time.Hour))
-				if err == nil {
-					err = l.Acquire(ctx, 1)
-				}
-				if err != nil {
-					t.Error(err)
-				}
-				if ok, err := l.TryAcquire(ctx, 1, time.Millisecond); ok || err != nil && !errors.Is(err, ErrUnavailable) {
-					t.Error(ok, err)
-				}
-				ends, cancel := context.WithTimeout(ctx, time.Millisecond)
-				if err := l.Acquire(ends, 1); !errors.Is(err, context.DeadlineExceeded) {
-					t.Error(err)
-				}
-				cancel()
-			}
-		})
-	}
-	wg.Wait()
-	soon(t, "nothing is in flight", func() bool { return idle(c) })
-	require.NoError(t, c.engine.CheckIdle())
-	soon(t, "no goroutine is left", func() bool { return runtime.NumGoroutine() <= before })
 }
