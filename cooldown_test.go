@@ -3,8 +3,6 @@
 package ratelimiter
 
 import (
-	"context"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"strconv"
@@ -13,7 +11,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/proptest"
-	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
 	"github.com/stretchr/testify/require"
@@ -69,21 +66,6 @@ func TestCoolDown(t *testing.T) {
 		})
 	})
 
-	t.Run("shorter than the interval", func(t *testing.T) {
-		inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
-			w.granted(3)
-			w.at(5 * time.Second)
-			w.granted(3)
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 11*time.Second)))
-			w.rejected(1, 6*time.Second)
-			w.at(11 * time.Second)
-			w.granted(7) // the three of 5 s expire at 15 s as always
-			w.rejected(1, 4*time.Second)
-			w.at(15 * time.Second)
-			w.granted(3)
-		})
-	})
-
 	t.Run("re-opens gradually", func(t *testing.T) {
 		inWorld(t, overall(20, 10*time.Second), func(t *testing.T, w *world) {
 			w.granted(20)
@@ -122,24 +104,14 @@ func TestCoolDown(t *testing.T) {
 
 	t.Run("lifted", func(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-			w.granted(10)
-			w.at(100 * time.Millisecond)
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Hour), Reopen(time.Minute)))
-			w.at(200 * time.Millisecond)
-			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
-			w.rejected(1, 800*time.Millisecond) // all at once would be 20 in 200 ms
-			w.at(time.Second)
-			w.granted(10)
-			require.False(t, must(w.l.LiftCoolDown(w.ctx))(t))
-		})
-		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Hour)))
 			done := make(chan error)
 			go func() { done <- w.l.Acquire(w.ctx, 10) }()
 			w.at(5 * time.Second)
-			must(w.l.LiftCoolDown(w.ctx))(t)
+			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
 			require.NoError(t, <-done)
 			require.Equal(t, 5*time.Second, w.elapsed(), "waiters ask at once")
+			require.False(t, must(w.l.LiftCoolDown(w.ctx))(t))
 		})
 	})
 
@@ -192,26 +164,18 @@ func TestCoolDown(t *testing.T) {
 		})
 	})
 
-	t.Run("it outlives the limiter's TTL", func(t *testing.T) {
-		inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: 2 * time.Second}, func(t *testing.T, w *world) {
-			began := w.rdb.Time(w.ctx).Val()
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			w.rejected(1, time.Minute)
-			w.livesFor(time.Minute+time.Second, began, must(w.l.TTL(w.ctx))(t))
-		})
-	})
-
-	t.Run("it outlives the keep-alive of a new rate", func(t *testing.T) {
+	t.Run("it outlives every keep-alive", func(t *testing.T) {
 		short := Rate{Permits: 10, Interval: 200 * time.Millisecond, KeepAlive: 200 * time.Millisecond}
-		for name, set := range map[string]func(l *RateLimiter, ctx context.Context) error{
-			"SetRate":    func(l *RateLimiter, ctx context.Context) error { return l.SetRate(ctx, short) },
-			"KeepState":  func(l *RateLimiter, ctx context.Context) error { return l.SetRate(ctx, short, KeepState()) },
-			"UpdateRate": func(l *RateLimiter, ctx context.Context) error { _, err := l.UpdateRate(ctx, short); return err },
+		for name, then := range map[string]func(w *world) error{
+			"nothing":    func(w *world) error { return nil },
+			"SetRate":    func(w *world) error { return w.l.SetRate(w.ctx, short) },
+			"KeepState":  func(w *world) error { return w.l.SetRate(w.ctx, short, KeepState()) },
+			"UpdateRate": func(w *world) error { _, err := w.l.UpdateRate(w.ctx, short); return err },
 		} {
-			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			inWorld(t, short, func(t *testing.T, w *world) {
 				began := w.rdb.Time(w.ctx).Val()
 				require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-				require.NoError(t, set(w.l, w.ctx), name)
+				require.NoError(t, then(w), name)
 				for _, key := range keysOf(w.l, Overall) {
 					w.livesFor(time.Minute+200*time.Millisecond, began, w.rdb.PTTL(w.ctx, key).Val(), name)
 				}
@@ -221,33 +185,14 @@ func TestCoolDown(t *testing.T) {
 		}
 	})
 
-	t.Run("per client", func(t *testing.T) {
-		inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
-			other := w.another()
-			other.granted(1)
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			w.rejected(1, time.Minute)
-			other.rejected(1, time.Minute)
-			w.at(time.Minute)
-			w.granted(10)
-			other.granted(10)
-		})
-	})
-
 	t.Run("members of the 20-byte format", func(t *testing.T) {
 		inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(time.Minute)))
-			used, members := w.used()
-			require.EqualValues(t, 100, used)
+			_, members := w.used()
 			require.Equal(t, 64, members)
 			for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
 				require.Equal(t, wire.FormatLc0I, must(wire.ParseMember([]byte(m)))(t).Format)
 			}
-			w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey())
-			w.rejected(1, time.Minute)
-			require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
-			w.at(time.Minute)
-			w.granted(100)
 		}, WithMemberFormat(wire.FormatLc0I))
 	})
 
@@ -310,36 +255,31 @@ func TestCoolDownThatIsNoInstant(t *testing.T) {
 			}
 			far = far && field == "coolDown"
 			for _, typ := range []RateType{Overall, PerClient} {
-				inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}, func(t *testing.T, w *world) {
-					t.Helper()
-					set := func() { require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, field, v).Err()) }
-					why := []any{"%s is %q, %v", field, v, typ}
-					for range 2 {
-						set()
-						r, err := w.l.Allow(w.ctx, 1)
-						require.NoError(t, err, why...)
-						require.Equal(t, far, !r.Granted, why...)
-						require.Equal(t, far, r.Wait > 200*365*24*time.Hour, why...)
-						_, err = w.l.AvailablePermits(w.ctx)
-						require.NoError(t, err, why...)
-						until, err := w.l.CoolDownUntil(w.ctx)
-						require.NoError(t, err, why...)
-						require.Equal(t, far, until.After(time.Now()), why...)
-						require.Equal(t, far, !until.IsZero(), why...)
-						for _, opts := range [][]RateOption{nil, {KeepState()}} {
-							set()
-							require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}, opts...), why...)
-						}
-						set()
-						require.NoError(t, w.l.Release(w.ctx, 1), why...)
-						set()
-						require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)), why...)
-						set()
-						_, err = w.l.LiftCoolDown(w.ctx)
-						require.NoError(t, err, why...)
-						w.granted(1)
-						require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}))
+				rate := Rate{Type: typ, Permits: 3, Interval: time.Second, KeepAlive: time.Minute}
+				inWorld(t, rate, func(t *testing.T, w *world) {
+					why := fmt.Sprintf("%s is %q, %v", field, v, typ)
+					until := time.Time{}
+					for i, call := range []func() error{
+						func() error {
+							r, err := w.l.Allow(w.ctx, 1)
+							require.Equal(t, far, !r.Granted, why)
+							require.Equal(t, far, r.Wait > 200*365*24*time.Hour, why)
+							return err
+						},
+						func() error { return errOf(w.l.AvailablePermits(w.ctx)) },
+						func() (err error) { until, err = w.l.CoolDownUntil(w.ctx); return err },
+						func() error { return w.l.SetRate(w.ctx, rate) },
+						func() error { return w.l.SetRate(w.ctx, rate, KeepState()) },
+						func() error { return w.l.Release(w.ctx, 1) },
+						func() error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)) },
+						func() error { return errOf(w.l.LiftCoolDown(w.ctx)) },
+					} {
+						require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, field, v).Err())
+						require.NoError(t, call(), "%s: %d", why, i)
 					}
+					require.Equal(t, far, until.After(time.Now()), why)
+					require.Equal(t, far, !until.IsZero(), why)
+					w.granted(1)
 				})
 			}
 		}
@@ -403,60 +343,37 @@ func TestCoolDownEndsForAll(t *testing.T) {
 	}
 }
 
-// TestLiftOfALongInterval checks that what is left of a month's quota is free at once.
-func TestLiftOfALongInterval(t *testing.T) {
-	const day = 24 * time.Hour
-	for _, members := range []int64{10, 500} { // of 500 more than one call reads, but no more than it moves
-		inWorld(t, overall(12*members, 31*day), func(t *testing.T, w *world) {
-			for i := range 10 {
-				w.at(time.Duration(i) * day)
-				for j := range members {
-					w.put(w.elapsed()+time.Duration(j)*time.Second, grant(1))
+// TestLiftOfALargeSet checks when the permits of a set are back that is too large to be read in one call: to the millisecond if
+// only few of them expire before the cool-down ends, and otherwise at most a 128th of an interval late, and never early.
+func TestLiftOfALargeSet(t *testing.T) {
+	const interval = 1280 * time.Second
+	for name, c := range map[string]struct {
+		lasts time.Duration
+		late  int64
+	}{"few of them end before": {interval / 10, 0}, "all of them end before": {366 * 24 * time.Hour, 4000 / 128}} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(5000, interval), func(t *testing.T, w *world) {
+				for i := range 4000 {
+					w.put(time.Duration(i)*interval/4000+time.Millisecond, grant(1))
 				}
-			}
-			w.setValue(2 * members)
-			w.at(30 * day)
-			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(31*day+12*time.Hour)))
-			w.rejected(1, 36*time.Hour)
-			w.at(30*day + time.Hour)
-			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
-			w.available(2 * members)
-			w.granted(2 * members)
-			w.rejected(1, 23*time.Hour)
-			w.at(31 * day)
-			w.granted(1)
-			w.rejected(1, time.Second)
-			w.at(31*day + time.Duration(members)*time.Second)
-			w.granted(members - 1)
-			w.rejected(1, day-time.Duration(members)*time.Second)
+				w.setValue(1000)
+				w.at(interval)
+				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(c.lasts)))
+				w.at(interval + time.Millisecond)
+				require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
+				for at := interval + 2*time.Millisecond; at < 2*interval; at += 7 * time.Second {
+					w.at(at)
+					back := int64((at - interval - time.Millisecond) * 4000 / interval)
+					n := must(w.l.AvailablePermits(w.ctx))(t)
+					require.LessOrEqual(t, n, 1000+back+1, "too early, at %v", at)
+					require.GreaterOrEqual(t, n, 1000+back-c.late-1, "too late, at %v", at)
+				}
+				w.at(2*interval + time.Millisecond)
+				w.granted(5000)
+				w.settled(5000)
+			})
 		})
 	}
-}
-
-// TestLiftOfALargeSet checks that grants which are too many to be moved one by one come back at most a 128th of
-// an interval late, and never early.
-func TestLiftOfALargeSet(t *testing.T) {
-	const rate, interval = 5000, 1280 * time.Second
-	inWorld(t, overall(rate, interval), func(t *testing.T, w *world) {
-		w.at(interval)
-		for i := range 4000 {
-			w.put(time.Duration(i)*interval/4000+time.Millisecond, grant(1))
-		}
-		w.setValue(1000)
-		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(366*24*time.Hour)))
-		w.at(interval + time.Millisecond)
-		require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
-		for at := interval + 2*time.Millisecond; at < 2*interval; at += 7 * time.Second {
-			w.at(at)
-			back := int64((at - interval - time.Millisecond) * 4000 / interval)
-			n := must(w.l.AvailablePermits(w.ctx))(t)
-			require.LessOrEqual(t, n, 1000+back+1, "too early, at %v", at)
-			require.GreaterOrEqual(t, n, 1000+back-4000/128-1, "too late, at %v", at)
-		}
-		w.at(2*interval + time.Millisecond)
-		w.granted(rate)
-		w.settled(rate)
-	})
 }
 
 // A caller that waits in another process asks again within its recheck.
@@ -471,28 +388,6 @@ func TestLiftWakesOtherProcesses(t *testing.T) {
 		require.NoError(t, <-done)
 		require.Equal(t, 11*time.Second, w.elapsed())
 	})
-}
-
-// The remains of a cool-down that was lifted do not outlast the one that comes after it.
-func TestCoolDownAfterALift(t *testing.T) {
-	for _, reopen := range []time.Duration{0, 2 * time.Hour} {
-		inWorld(t, Rate{Type: PerClient, Permits: 10, Interval: time.Second}, func(t *testing.T, w *world) {
-			other := w.another()
-			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
-			other.rejected(1, time.Hour)
-			must(w.l.LiftCoolDown(w.ctx))(t)
-			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute), Reopen(reopen)))
-			other.rejected(1, time.Minute)
-			w.at(time.Minute)
-			other.available(10)
-			other.granted(10)
-			other.rejected(1, time.Second)
-			other.settled(10)
-			if reopen == 0 {
-				w.granted(10)
-			}
-		})
-	}
 }
 
 // The rate may change during a cool-down, whose end is the same for all.
@@ -612,47 +507,6 @@ func TestHealDuringACoolDown(t *testing.T) {
 	}
 }
 
-// TestVoidBlocksAreLiftedTogether checks that a block which is no longer ahead of the clock is lifted with those that
-// are: behind what these become, later calls would not find it.
-func TestVoidBlocksAreLiftedTogether(t *testing.T) {
-	rate := Rate{Type: PerClient, Permits: 10, Interval: time.Second}
-	inWorld(t, rate, func(t *testing.T, w *world) {
-		for i := range 8 {
-			w.at(time.Duration(i) * time.Millisecond)
-			w.granted(1)
-		}
-		w.at(50 * time.Millisecond)
-		w.rejected(5, 952*time.Millisecond) // the next check is an interval later
-		w.at(100 * time.Millisecond)
-		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1098*time.Millisecond), Reopen(561*time.Millisecond)))
-		other := w.another()
-		must(other.l.Delete(w.ctx))(t)
-		require.NoError(t, other.l.SetRate(w.ctx, rate))
-		w.granted(1)
-		w.granted(1)
-		w.rejected(1, 900*time.Millisecond)
-	})
-}
-
-// TestVoidBlocksBehindAGrant lifts what is left of a cool-down although the oldest grant alone tells the wait.
-func TestVoidBlocksBehindAGrant(t *testing.T) {
-	rate := Rate{Type: PerClient, Permits: 10, Interval: time.Second}
-	inWorld(t, rate, func(t *testing.T, w *world) {
-		w.at(500 * time.Millisecond)
-		w.granted(1)
-		w.at(600 * time.Millisecond)
-		w.rejected(10, 900*time.Millisecond) // the next check is an interval later
-		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(1100*time.Millisecond), Reopen(time.Second)))
-		other := w.another()
-		must(other.l.Delete(w.ctx))(t)
-		require.NoError(t, other.l.SetRate(w.ctx, rate))
-		w.at(1480 * time.Millisecond)
-		w.granted(5) // four blocks have expired, the grant comes next, and then five blocks
-		w.granted(4)
-		w.rejected(1, 20*time.Millisecond)
-	})
-}
-
 // TestCoolDownModel begins, ends and lifts cool-downs, by two clients and in both formats. While one is in
 // force nothing is granted. Otherwise the permits of each client are those of the exact log of its grants,
 // whatever happened before. Only a re-opening gives less, until it is over or lifted.
@@ -740,88 +594,4 @@ func TestCoolDownModel(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Blocks written by earlier versions do not hold the instants of their grants; they hold all permits as of the
-// instant at which they were made.
-func TestBlocksOfTheFirstVersion(t *testing.T) {
-	block := func(w *world, n uint32) []byte {
-		b := binary.LittleEndian.AppendUint32([]byte("\x10~c~"), n)
-		ms := binary.BigEndian.AppendUint64(nil, uint64(w.epoch.UnixMilli()))
-		return binary.LittleEndian.AppendUint32(append(append(b, ms[2:]...), 0, 0, 0), n)
-	}
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		until := w.epoch.Add(time.Hour)
-		require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "coolDown", until.UnixMilli()).Err())
-		w.put(time.Hour-time.Second, block(w, 10))
-		w.setValue(0)
-		w.at(500 * time.Millisecond)
-		w.rejected(1, time.Hour-500*time.Millisecond)
-		w.rdb.HDel(w.ctx, w.l.redis.Keys.Hash, "coolDown") // lifted by another client
-		w.rejected(1, 500*time.Millisecond)
-		w.at(time.Second)
-		w.granted(10)
-		w.settled(10)
-	})
-}
-
-// A grant of a peer whose random bytes look like a block of the 20-byte format stays a grant.
-func TestRandomBytesAreNoBlock(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		random := append([]byte("\x08\x00\x00\x00\x00\x00\x00\x00~c"), 0x01, 0x80, 1, 2, 3, 4)
-		w.put(0, binary.LittleEndian.AppendUint32(random, 10))
-		w.setValue(0)
-		w.at(400 * time.Millisecond)
-		w.rejected(1, 600*time.Millisecond)
-		w.rejected(10, 600*time.Millisecond)
-		w.at(time.Second)
-		w.granted(10)
-		for range 100_000 {
-			require.NotEqual(t, byte('~'), redisson.RandomID()[0])
-		}
-	})
-}
-
-// TestPeersLiftIsLearnt checks that what an outage policy knows of a cool-down ends with the first reply that
-// says so.
-func TestPeersLiftIsLearnt(t *testing.T) {
-	for name, learns := range map[string]func(w *world){
-		"a grant":        func(w *world) { w.granted(1) },
-		"a shorter wait": func(w *world) { w.rejected(10, time.Second) },
-		"a list": func(w *world) {
-			r := must(w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 10}, Demand{w.client.RateLimiter(w.l.Name() + "2"), 1}))(w.t)
-			require.False(w.t, r.Granted)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-				peer := w.another()
-				l := w.l.OnOutage(FailOpen())
-				require.NoError(t, w.client.RateLimiter(w.l.Name()+"2").SetRate(w.ctx, overall(10, time.Second)))
-				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
-				w.at(time.Second)
-				w.rejected(1, time.Hour-time.Second)
-				must(peer.l.LiftCoolDown(w.ctx))(t)
-				if name != "a grant" {
-					peer.granted(1)
-				}
-				learns(w)
-				goesAway(w, cutOff(w, refusedDial))
-				begin := time.Now()
-				require.NoError(t, l.Acquire(w.ctx, 1))
-				require.LessOrEqual(t, time.Since(begin), time.Second)
-			})
-		})
-	}
-	t.Run("not one that Redis was not told", func(t *testing.T) {
-		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-			l := w.l.OnOutage(FailOpen())
-			l.handle.NoteCoolDown(w.epoch.Add(time.Hour))
-			w.granted(1)
-			goesAway(w, cutOff(w, refusedDial))
-			r := must(l.Allow(w.ctx, 1))(t)
-			require.False(t, r.Granted)
-			require.Greater(t, r.Wait, 59*time.Minute)
-		})
-	})
 }

@@ -4,12 +4,9 @@ package ratelimiter
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -291,38 +288,6 @@ func causeOf(lowered bool) permit.HealCause {
 	return permit.Checked
 }
 
-// A large set is counted in steps and then reduced in steps, oldest first. Several calls at once remove nothing
-// twice.
-func TestOverFullLargeSets(t *testing.T) {
-	for _, lowered := range []bool{false, true} {
-		t.Run(fmt.Sprint("lowered ", lowered), func(t *testing.T) {
-			inWorld(t, overall(2000, time.Minute), func(t *testing.T, w *world) {
-				for i := range 3 {
-					w.at(time.Duration(i) * time.Second)
-					w.fill(w.elapsed(), 1000)
-				}
-				w.setValue(500)
-				done := make(chan error)
-				for range 3 {
-					go func() { done <- w.l.redis.Heal(w.ctx, permit.Overall, causeOf(lowered)) }()
-				}
-				for range 3 {
-					require.NoError(t, <-done)
-				}
-				w.settled(2000)
-				if lowered {
-					require.Zero(t, w.value())
-					w.rejected(1, 59*time.Second) // until those of the second thousand expire
-				} else {
-					require.EqualValues(t, 500-(1500-1024), w.value(), "the members of a page went")
-					w.granted(24)
-					w.rejected(1, 59*time.Second)
-				}
-			})
-		})
-	}
-}
-
 // TestChecksAreFew checks that a limiter in use makes one check an interval, and that one which is rarely
 // asked, or is soon evicted, hardly ever makes any.
 func TestChecksAreFew(t *testing.T) {
@@ -379,26 +344,6 @@ func TestChecksAreFew(t *testing.T) {
 	})
 }
 
-// If many processes each ask less than once an interval, calls are checked at random.
-func TestOverFullOfRareCallers(t *testing.T) {
-	inWorld(t, overall(5, 10*time.Second), func(t *testing.T, w *world) {
-		overFull{rate: 5, used: 10}.make(w, overall(5, 10*time.Second))
-		var clients []*world
-		for range 40 {
-			peer := w.another()
-			clients = append(clients, peer)
-		}
-		log := &grantLog{}
-		for i := range 1600 {
-			time.Sleep(time.Second)
-			if clients[i%40].try(1).Granted && i > 1200 {
-				log.add(w.elapsed(), 1)
-			}
-		}
-		require.LessOrEqual(t, log.worst(10*time.Second), int64(5))
-	})
-}
-
 // ahead puts n grants of one permit each into the set, d ahead of the clock of Redis and a millisecond apart.
 func (w *world) ahead(d time.Duration, n int) {
 	w.t.Helper()
@@ -412,13 +357,15 @@ func (w *world) ahead(d time.Duration, n int) {
 	require.NoError(w.t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
 }
 
-// marks returns the members of the set that are marks.
-func (w *world) marks() []string {
-	return slices.DeleteFunc(w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val(), func(m string) bool { return !strings.HasPrefix(m, "\x10~t~") })
-}
-
 // marked returns how many members of the set are marks.
-func (w *world) marked() int { return len(w.marks()) }
+func (w *world) marked() (n int) {
+	for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
+		if strings.HasPrefix(m, "\x10~t~") {
+			n++
+		}
+	}
+	return n
+}
 
 // TestThousandsOfScoresInTheFuture checks that the permits that peers with fast clocks took are back one interval after
 // the first rejection, however many members they are.
@@ -435,21 +382,6 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 			require.Equal(t, n, w.marked())
 			require.True(t, must(w.l.TryAcquire(w.ctx, int64(n), time.Hour))(t))
 			require.Equal(t, time.Second, w.elapsed())
-			w.rejected(1, time.Second)
-			w.settled(int64(n))
-		})
-	})
-	t.Run("small requests", func(t *testing.T) {
-		inWorld(t, overall(int64(n), time.Second), func(t *testing.T, w *world) {
-			w.ahead(time.Minute, n)
-			w.setValue(0)
-			w.rejected(1, time.Second)
-			w.at(time.Second)
-			for range n / 500 {
-				granted, _, err := together(w.ctx, w.l, 1, 500)
-				require.NoError(t, err)
-				require.EqualValues(t, 500, granted)
-			}
 			w.rejected(1, time.Second)
 			w.settled(int64(n))
 		})
@@ -474,29 +406,6 @@ func TestThousandsOfScoresInTheFuture(t *testing.T) {
 			w.settled(2 * int64(n))
 		})
 	})
-}
-
-// TestScoresInTheFutureAreMarkedInBoundedCalls checks that no call takes Redis long, however many there are.
-func TestScoresInTheFutureAreMarkedInBoundedCalls(t *testing.T) {
-	redistest.NeedReal(t)
-	const n = 50_000
-	s := redistest.Start(t)
-	w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
-	require.NoError(t, w.l.SetRate(w.ctx, overall(n, 3*time.Second)))
-	for i := range n / 1000 {
-		w.ahead(time.Hour+time.Duration(i)*time.Second, 1000)
-	}
-	w.setValue(0)
-	m := &cpuMeter{t: t, admin: s.Client(t)}
-	m.on(w.rdb)
-	begin := w.rdb.Time(w.ctx).Val()
-	// On a slow machine the interval of the first marks is over before the last is made, and on a very slow one that of all.
-	if !w.try(n).Granted {
-		require.EqualValues(t, n, int64(w.marked())+w.value(), "all are marked, or were and are free again")
-		require.NoError(t, w.l.Acquire(w.ctx, n))
-	}
-	t.Logf("served after %v", w.rdb.Time(w.ctx).Val().Sub(begin))
-	require.Greater(t, m.requireBounded(), n/192, "in calls of a bounded number of members")
 }
 
 // TestPermitsOfAFastClockAreBackAfterAnInterval checks the instant at which the permits of a peer with a fast clock are
@@ -529,47 +438,6 @@ func TestPermitsOfAFastClockAreBackAfterAnInterval(t *testing.T) {
 	}
 }
 
-// TestPermitsTakenAheadOfAFastClock checks that a caller that takes its permits ahead of their return has them when
-// the marks of a peer with a fast clock are spent, however far ahead their scores lie, and also if the clock of Redis is
-// set back in the meantime.
-func TestPermitsTakenAheadOfAFastClock(t *testing.T) {
-	const interval = 20 * time.Second
-	for _, ahead := range []time.Duration{5 * time.Second, time.Hour} {
-		for _, setBack := range []bool{false, true} {
-			t.Run(fmt.Sprint(ahead, ", set back ", setBack), func(t *testing.T) {
-				inWorld(t, overall(10, interval), func(t *testing.T, w *world) {
-					w.put(ahead, redistest.LuaPack("BcI", 16, []byte("aaaaaaaaaaaaaaaa"), 5))
-					w.setValue(5)
-					done := make(chan error)
-					go func() { done <- w.l.Acquire(w.ctx, 10) }()
-					w.at(500 * time.Millisecond)
-					w.put(500*time.Millisecond+ahead, javaGrant(5))
-					w.setValue(0)
-					w.at(time.Second) // at which the waiter asks
-					synctest.Wait()
-					require.Equal(t, 2, w.marked())
-					for w.value() >= -2 { // of which one may be a tripwire
-						time.Sleep(10 * time.Millisecond)
-					}
-					began := w.elapsed()
-					require.Less(t, began, 21*time.Second, "the waiter takes them ahead")
-					if !setBack {
-						require.NoError(t, <-done)
-						require.Equal(t, time.Second+interval, w.elapsed().Truncate(time.Millisecond))
-						return
-					}
-					for _, m := range w.marks() { // grants that are no longer known to have been seen
-						require.NoError(t, w.rdb.ZRem(w.ctx, w.permitsKey(), m).Err())
-						w.put(time.Hour, javaGrant(5))
-					}
-					require.NoError(t, <-done)
-					require.LessOrEqual(t, w.elapsed(), began+interval/2+interval, "it looks twice an interval")
-				})
-			})
-		}
-	}
-}
-
 // TestACoolDownKeepsWhenAMarkIsSpent checks that a cool-down that is lifted gives the permits of a peer with a fast clock
 // back an interval after they were first seen.
 func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
@@ -587,53 +455,6 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 				w.at(20 * time.Second)
 				w.granted(10)
 			})
-		})
-	}
-}
-
-// TestSpentMarksAreReclaimedInBoundedCalls checks that no call takes Redis long in which marks are reclaimed whose score
-// has passed, however many there are, and that nothing but their permits comes back.
-func TestSpentMarksAreReclaimedInBoundedCalls(t *testing.T) {
-	redistest.NeedReal(t)
-	const n = 20_000
-	for name, takes := range map[string]func(w *world){
-		"acquire": func(w *world) { w.granted(n) },
-		"reserve": func(w *world) {
-			v := permit.Reservation{ID: redisson.RandomID().Run(0), Want: n, Ahead: true}
-			for calls := 1; ; calls++ {
-				a := must(w.l.redis.Reserve(w.ctx, v))(w.t)
-				require.EqualValues(w.t, n, a.Held)
-				if v.Held = a.Held; a.Lacking == 0 {
-					require.GreaterOrEqual(w.t, calls, n/128)
-					return
-				}
-				require.EqualValues(w.t, n-128*calls, a.Lacking)
-				require.Equal(w.t, time.Millisecond, a.Wait)
-			}
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := redistest.Start(t)
-			w := newWorld(t, s.Client(t), func(c *config) { c.clientClock = false })
-			require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Hour)))
-			now := w.rdb.Time(w.ctx).Val()
-			for i := range n / 1000 {
-				zs := make([]redis.Z, 1000)
-				for j := range zs {
-					m := slices.Concat([]byte("\x10~t~\x01\x00\x00\x00"), binary.BigEndian.AppendUint64(nil, uint64(now.Add(-time.Hour).UnixMilli()))[2:],
-						[]byte{byte(i), byte(j), byte(j >> 8), 1, 0, 0, 0})
-					zs[j] = redis.Z{Score: float64(now.Add(-time.Minute).UnixMilli()), Member: m}
-				}
-				require.NoError(t, w.rdb.ZAdd(w.ctx, w.permitsKey(), zs...).Err())
-			}
-			w.setValue(0)
-			m := &cpuMeter{t: t, admin: s.Client(t)}
-			m.on(w.rdb)
-			takes(w)
-			used, _ := w.used()
-			require.EqualValues(t, n, used)
-			require.Zero(t, w.value())
-			m.requireBounded()
 		})
 	}
 }
