@@ -122,47 +122,6 @@ func TestInspectOfNoLimiter(t *testing.T) {
 	})
 }
 
-// A reply that the script cannot give is an error, not a panic.
-func TestInspectOfABadReply(t *testing.T) {
-	good := func() []any {
-		return []any{int64(0), int64(1), []any{"rate", "1"}, "1", int64(1), []any{"m", "5"}, int64(-1), int64(-1), int64(-1)}
-	}
-	inspect := func(reply []any) (State, error) {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-		defer rdb.Close()
-		(&forger{forever: reply}).on(rdb)
-		client := newClient(t, rdb)
-		defer client.Close()
-		return client.RateLimiter("L").Inspect(t.Context())
-	}
-	s, err := inspect(good())
-	require.ErrorIs(t, err, ErrNotInitialized)
-	require.Len(t, s.Members, 1)
-	for i, bad := range map[int]any{0: int64(1), 1: "1", 2: []any{"rate"}, 4: nil, 5: []any{"m", "x"}, 6: nil, 7: "", 8: nil} {
-		r := good()
-		r[i] = bad
-		_, err := inspect(r)
-		require.ErrorContains(t, err, "unexpected reply", "%d", i)
-	}
-	_, err = inspect(good()[:8])
-	require.ErrorContains(t, err, "unexpected reply")
-}
-
-// This runs on the real clock and over a socket, in every lane.
-func TestInspectOverASocket(t *testing.T) {
-	rdb := redistest.Client(t)
-	client := newClient(t, rdb)
-	defer func() { require.NoError(t, client.Close()) }()
-	l := client.RateLimiter(redistest.Key(t))
-	ctx := context.Background()
-	require.NoError(t, l.SetRate(ctx, overall(2, time.Hour)))
-	r := must(l.Allow(ctx, 2))(t)
-	s := must(l.Inspect(ctx))(t)
-	require.Len(t, s.Members, 1)
-	require.Equal(t, r.Time, s.Members[0].Time)
-	require.Equal(t, "0", s.Value)
-}
-
 // TestInspectOfAMark checks that the permits of a peer with a fast clock are shown as expired an interval after they were
 // first seen, and no earlier, whatever their score.
 func TestInspectOfAMark(t *testing.T) {
@@ -299,7 +258,7 @@ func TestClientsInSteps(t *testing.T) {
 func TestClientsInAClusterAndARing(t *testing.T) {
 	redistest.NeedReal(t)
 	cluster := redistest.StartCluster(t)
-	ring := newRealRing(t, nil)
+	ring := newRealRing(t)
 	for _, rdb := range []redis.UniversalClient{cluster.Client(t), ring.rdb} {
 		for i := range 8 {
 			var want []string

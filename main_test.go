@@ -549,21 +549,15 @@ func (m *cpuMeter) on(rdb *redis.Client) {
 	})
 }
 
-// sorted returns and logs what each script has taken, the least first.
-func (m *cpuMeter) sorted() []time.Duration {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	took := slices.Sorted(slices.Values(m.took))
-	m.t.Logf("%d calls, median %v, largest %v", len(took), took[len(took)/2], took[len(took)-1])
-	return took
-}
-
 // requireBounded checks that most scripts have not taken Redis long, and returns how many ran.
 func (m *cpuMeter) requireBounded() (calls int) {
-	took := m.sorted()
-	half := took[len(took)/2] // the others have the machine's own stalls in them
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	slices.Sort(m.took)
+	half := m.took[len(m.took)/2] // the others have the machine's own stalls in them
+	m.t.Logf("%d calls, median %v, largest %v", len(m.took), half, m.took[len(m.took)-1])
 	redistest.Measured(m.t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
-	return len(took)
+	return len(m.took)
 }
 
 // used returns the processor time that the thread which runs the commands has taken so far. Redis before 6.2 tells that of
@@ -592,16 +586,3 @@ func (m *cpuMeter) used() (d time.Duration) {
 
 // idle reports whether nothing of c is in flight.
 func idle(c *Client) bool { return c.engine.Idle() }
-
-// callers returns the number of callers of l.
-func callers(l *RateLimiter) (n int) {
-	s := l.handle.Snapshot()
-	return s.Waiting + s.Trying
-}
-
-// blocked returns the number of clients that a paused Redis has blocked.
-func blocked(admin *redis.Client) (n int) {
-	_, info, _ := strings.Cut(admin.Info(context.Background(), "clients").Val(), "blocked_clients:")
-	_, _ = fmt.Sscan(info, &n)
-	return n
-}
