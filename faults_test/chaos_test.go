@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,166 +19,164 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-// chaos calls everything from 200 goroutines while everything breaks. Some limiters get only calls that take permits
-// or look, and their windows are judged; on the others everything happens.
-func chaos(f *fault) {
-	const goroutines, permits, interval, lasts = 200, 8, 500 * time.Millisecond, 25 * time.Second
-	const enough, atMost = 20, 100 * time.Second // on a machine too busy for a grant it goes on until it has some
-	s, ctx := redistest.Start(f), context.Background()
-	proxy := redistest.Must(redistest.NewProxy(s.Addr()))(f)
-	f.Cleanup(proxy.Close)
-	a := newFleet(f, at(proxy.Addr(), func(o *redis.Options) {
+const chaosPermits, chaosInterval = 8, 500 * time.Millisecond
+
+// A chaos is a fleet whose callers call everything while everything breaks. Some limiters get only calls that take permits or
+// look, and their windows are judged; on the others everything happens.
+type chaos struct {
+	*fleet
+	server       *redistest.Server
+	proxy        *redistest.Proxy
+	strict, wild []string
+	books        map[string]*ledger
+	looking      []operation // those that take permits or look
+	begun        time.Time
+	told         atomic.Int64
+
+	mu            sync.Mutex
+	calls         int
+	errs, unnamed map[string]int
+	longest       time.Duration
+	slowest       string
+}
+
+func newChaos(f *fault) *chaos {
+	x := &chaos{server: redistest.Start(f), books: map[string]*ledger{}, errs: map[string]int{}, unnamed: map[string]int{}, begun: time.Now()}
+	x.proxy = redistest.StartProxy(f, x.server.Addr())
+	x.fleet = newFleet(f, at(x.proxy.Addr(), func(o *redis.Options) {
 		o.ReadTimeout, o.DialTimeout, o.DialerRetries, o.PoolSize = 500*time.Millisecond, 500*time.Millisecond, 1, 100
 	}))
-	var strict, wild []string
-	books := map[string]*ledger{}
 	for i := range 4 {
-		strict, wild = append(strict, fmt.Sprintf("strict%d", i)), append(wild, fmt.Sprintf("wild%d", i))
-		books[strict[i]] = &ledger{}
+		x.strict, x.wild = append(x.strict, fmt.Sprintf("strict%d", i)), append(x.wild, fmt.Sprintf("wild%d", i))
+		x.books[x.strict[i]] = &ledger{}
 	}
-	for _, name := range append(append([]string{beside}, strict...), wild...) {
-		a.set(name, rate(permits, interval))
+	for _, name := range slices.Concat([]string{beside}, x.strict, x.wild) {
+		x.set(name, rate(chaosPermits, chaosInterval))
 	}
-	var (
-		mu      sync.Mutex
-		errs    = map[string]int{}
-		slowest = map[string]time.Duration{}
-		calls   int
-		unnamed = map[string]int{}
-		looking []operation
-		told    atomic.Int64
-		begun   = time.Now()
-	)
-	goesOn := func() bool {
-		lasted := time.Since(begun)
-		return lasted < lasts || told.Load() < enough && lasted < atMost
-	}
-	for _, op := range operations {
-		if op.grants {
-			looking = append(looking, op)
+	x.looking = slices.DeleteFunc(slices.Clone(operations), func(op operation) bool { return !op.grants })
+	return x
+}
+
+// goesOn reports whether it does: for a while, and on a machine too busy for a grant until there are some.
+func (x *chaos) goesOn() bool {
+	lasted := time.Since(x.begun)
+	return lasted < 25*time.Second || x.told.Load() < 20 && lasted < 100*time.Second
+}
+
+// call is what one of the callers does.
+func (x *chaos) call(i int) {
+	r := rand.New(rand.NewPCG(uint64(i), 1))
+	for x.goesOn() {
+		name, op := x.strict[r.IntN(len(x.strict))], x.looking[r.IntN(len(x.looking))]
+		if i%2 == 0 {
+			name, op = x.wild[r.IntN(len(x.wild))], operations[r.IntN(len(operations))]
 		}
-	}
-	var callers sync.WaitGroup
-	for i := range goroutines {
-		callers.Go(func() {
-			r := rand.New(rand.NewPCG(uint64(i), 1))
-			for goesOn() {
-				name, op := strict[r.IntN(len(strict))], looking[r.IntN(len(looking))]
-				if i%2 == 0 {
-					name, op = wild[r.IntN(len(wild))], operations[r.IntN(len(operations))]
-				}
-				call, cancel := context.WithTimeout(ctx, time.Duration(1+r.IntN(800))*time.Millisecond)
-				begin := time.Now()
-				n, err := safely(func() (int64, error) { return op.call(call, a.clients[i%fleetSize], name) })
-				took := time.Since(begin)
-				cancel()
-				if b := books[name]; b != nil && n > 0 {
-					b.note(begin, n, true, false, nil)
-					told.Add(n)
-				}
-				mu.Lock()
-				calls++
-				slowest[op.name] = max(slowest[op.name], took)
-				if err != nil {
-					errs[kind(err)]++
-					if !named(err) && !broken(err) {
-						unnamed[op.name+": "+err.Error()]++
-					}
-				}
-				mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Duration(1+r.IntN(800))*time.Millisecond)
+		begin := time.Now()
+		n, err := safely(func() (int64, error) { return op.call(ctx, x.clients[i%fleetSize], name) })
+		took := time.Since(begin)
+		cancel()
+		if b := x.books[name]; b != nil && n > 0 {
+			b.note(begin, n, true, false, nil)
+			x.told.Add(n)
+		}
+		x.mu.Lock()
+		x.calls++
+		if took > x.longest {
+			x.longest, x.slowest = took, op.name
+		}
+		if err != nil {
+			x.errs[kind(err)]++
+			if !named(err) && !broken(err) {
+				x.unnamed[op.name+": "+err.Error()]++
 			}
-		})
+		}
+		x.mu.Unlock()
 	}
-	rdb, faults := admin(f, s), 0
-	look := s.Client(f)
-	looks, inUse := 0, int64(0) // what Redis itself counts in the window that ends now
-	callers.Go(func() {
-		for goesOn() {
-			for _, name := range strict {
-				_, value, set := keysOf(name)
-				n, err := inWindow.Run(ctx, look, []string{set, value}, interval.Milliseconds()).Int64()
-				if err != nil {
-					continue // a connection that was killed
-				}
+}
+
+// look returns what Redis itself counts in the window that ends now, at most, in so many looks.
+func (x *chaos) look(rdb *redis.Client) (looks int, inUse int64) {
+	for ; x.goesOn(); time.Sleep(5 * time.Millisecond) {
+		for _, name := range x.strict {
+			_, value, set := keysOf(name)
+			n, err := inWindow.Run(context.Background(), rdb, []string{set, value}, chaosInterval.Milliseconds()).Int64()
+			if err == nil { // and the connection was not killed
 				looks, inUse = looks+1, max(inUse, n)
 			}
-			time.Sleep(5 * time.Millisecond)
+		}
+	}
+	return looks, inUse
+}
+
+// breaks makes one fault after another, and returns how many.
+func (x *chaos) breaks(rdb *redis.Client) (faults int) {
+	r, proxy := rand.New(rand.NewPCG(7, 7)), x.proxy
+	wait := func(ms int) { time.Sleep(time.Duration(r.IntN(ms)) * time.Millisecond) }
+	kinds := []func(){
+		func() { proxy.Cut(r.IntN(2) == 0) },
+		func() { proxy.Reject(); proxy.Cut(true); wait(400); proxy.Admit() },
+		func() { proxy.Hold(); wait(700); proxy.Unhold() },
+		func() { proxy.Judge(anyFault); wait(500); proxy.Judge(nil) },
+		func() { do(x.f, rdb, "SCRIPT", "FLUSH") },
+		func() { do(x.f, rdb, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes") },
+		func() { rdb.Del(context.Background(), "{"+x.strict[r.IntN(len(x.strict))]+"}:value") }, // as an eviction
+	}
+	for ; x.goesOn(); faults++ {
+		kinds[r.IntN(len(kinds))]()
+		wait(200)
+	}
+	return faults
+}
+
+func anyFault([]string) redistest.Fault {
+	return map[int]redistest.Fault{
+		0: {Lose: redistest.LoseReply},
+		1: {Lose: redistest.LoseRequest},
+		2: {Hold: time.Duration(rand.IntN(50)) * time.Millisecond},
+	}[rand.IntN(8)]
+}
+
+// everythingBreaks has 200 callers.
+func everythingBreaks(f *fault) {
+	x := newChaos(f)
+	rdb := admin(f, x.server)
+	for i := range 200 {
+		x.running.Go(func() { x.call(i) })
+	}
+	var looks int
+	var inUse, most int64
+	looker := x.server.Client(f)
+	x.running.Go(func() { looks, inUse = x.look(looker) })
+	faults := x.breaks(rdb)
+	ended := make(chan struct{})
+	go func() { x.running.Wait(); close(ended) }()
+	f.soon("the calls end, as their contexts did", func() bool {
+		select {
+		case <-ended:
+			return true
+		default:
+			return false
 		}
 	})
-	r := rand.New(rand.NewPCG(7, 7))
-	for ; goesOn(); faults++ {
-		switch r.IntN(7) {
-		case 0:
-			proxy.Cut(r.IntN(2) == 0)
-		case 1:
-			proxy.Reject()
-			proxy.Cut(true)
-			time.Sleep(time.Duration(r.IntN(400)) * time.Millisecond)
-			proxy.Admit()
-		case 2:
-			proxy.Hold()
-			time.Sleep(time.Duration(r.IntN(700)) * time.Millisecond)
-			proxy.Unhold()
-		case 3:
-			proxy.Judge(func(words []string) (v redistest.Fault) {
-				switch rand.IntN(8) {
-				case 0:
-					v.Lose = redistest.LoseReply
-				case 1:
-					v.Lose = redistest.LoseRequest
-				case 2:
-					v.Hold = time.Duration(rand.IntN(50)) * time.Millisecond
-				}
-				return v
-			})
-			time.Sleep(time.Duration(r.IntN(500)) * time.Millisecond)
-			proxy.Judge(nil)
-		case 4:
-			do(f, rdb, "SCRIPT", "FLUSH")
-		case 5:
-			do(f, rdb, "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-		case 6:
-			rdb.Del(ctx, "{"+strict[r.IntN(len(strict))]+"}:value") // as an eviction
-		}
-		time.Sleep(time.Duration(r.IntN(200)) * time.Millisecond)
-	}
-	hung := make(chan struct{})
-	go func() { callers.Wait(); close(hung) }()
-	select {
-	case <-hung:
-	case <-time.After(time.Minute):
-		f.Fatal("calls hang a minute after their contexts ended")
-	}
-	most, longest, op := int64(0), time.Duration(0), ""
-	for _, name := range strict {
-		most = max(most, fullest(books[name].all(), interval))
-	}
-	for name, took := range slowest {
-		if took > longest {
-			longest, op = took, name
-		}
-	}
-	time.Sleep(2 * interval)
-	for _, name := range strict {
+	time.Sleep(2 * chaosInterval)
+	for _, name := range x.strict {
+		most = max(most, fullest(x.books[name].all(), chaosInterval))
 		f.soon("a sound limiter", func() bool {
-			_, err := a.clients[0].RateLimiter(name).Allow(ctx, 1)
-			return err == nil && inRedis(f, rdb, name).sum() == permits
+			_, err := x.clients[0].RateLimiter(name).Allow(f.Context(), 1)
+			return err == nil && inRedis(f, rdb, name).sum() == chaosPermits
 		})
 	}
-	for _, c := range a.clients {
+	for _, c := range x.clients {
 		require.NoError(f, c.Close())
 	}
-	goroutinesLeft := 0
-	f.soon("no goroutine of a Client is left", func() bool {
-		goroutinesLeft = ours()
-		return goroutinesLeft == 0
-	})
+	f.soon("no goroutine of a Client is left", func() bool { return ours() == 0 })
 	f.measured("%d calls under %d faults: %s; none without a name, no panic, no hang (longest call %v, %s); fullest window in %d looks at Redis %d, and certainly granted %d of %d in all, at rate %d; no goroutine of a Client left",
-		calls, faults, counted(errs), round(longest), op, looks, inUse, most, told.Load(), permits)
-	require.Empty(f, unnamed)
-	require.LessOrEqual(f, inUse, int64(permits))
+		x.calls, faults, counted(x.errs), round(x.longest), x.slowest, looks, inUse, most, x.told.Load(), chaosPermits)
+	require.Empty(f, x.unnamed)
+	require.LessOrEqual(f, inUse, int64(chaosPermits))
 	require.Positive(f, inUse)
-	require.LessOrEqual(f, most, int64(permits))
+	require.LessOrEqual(f, most, int64(chaosPermits))
 }
 
 // inWindow adds up the permits of a set that were granted within the interval before now. A large request that takes its

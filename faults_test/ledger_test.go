@@ -33,11 +33,9 @@ type grant struct {
 type ledger struct {
 	mu       sync.Mutex
 	grants   []grant
-	rejected int
 	degraded int // grants by an outage policy, which are not among the grants
 	away     map[string]int
 	wrong    map[string]int // errors other than ErrUnavailable
-	longest  time.Duration  // of any call
 }
 
 // note records the outcome of a call that began at begin.
@@ -45,7 +43,6 @@ func (b *ledger) note(begin time.Time, permits int64, granted, degraded bool, er
 	end := time.Now()
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.longest = max(b.longest, end.Sub(begin))
 	switch {
 	case err != nil:
 		kind := &b.wrong
@@ -57,7 +54,6 @@ func (b *ledger) note(begin time.Time, permits int64, granted, degraded bool, er
 		}
 		(*kind)[err.Error()]++
 	case !granted:
-		b.rejected++
 	case degraded:
 		b.degraded++
 	default:
@@ -74,7 +70,11 @@ func (b *ledger) all() []grant {
 	return list
 }
 
-func (b *ledger) total() int64 { return permitsOf(b.all()) }
+func (b *ledger) total() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return permitsOf(b.grants)
+}
 
 func permitsOf(grants []grant) (n int64) {
 	for _, g := range grants {
@@ -91,13 +91,6 @@ func (b *ledger) errs() (n int) {
 		n += times
 	}
 	return n
-}
-
-// calls returns how many calls were granted.
-func (b *ledger) calls() int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.grants)
 }
 
 // requireTyped fails f if a caller got an error other than ErrUnavailable, or any error at all if none is true.
@@ -155,10 +148,7 @@ func (b *ledger) gap(t, until time.Time) (longest time.Duration) {
 }
 
 // A stored is what Redis holds of a limiter.
-type stored struct {
-	value, used, tripwires int64
-	members                int
-}
+type stored struct{ value, used, tripwires int64 }
 
 // sum is the rate in a sound limiter. A tripwire is a member with score 0, for which value is one less.
 func (s stored) sum() int64 { return s.value + s.used + s.tripwires }
@@ -179,7 +169,6 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 	members := redistest.Must(rdb.ZRangeWithScores(ctx, permits, 0, -1).Result())(t)
 	for _, z := range members {
 		m := redistest.Must(wire.ParseMember([]byte(z.Member.(string))))(t)
-		s.members++
 		if z.Score == 0 {
 			s.tripwires++
 		} else {
