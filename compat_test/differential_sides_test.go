@@ -81,7 +81,7 @@ func newJar(t testing.TB, v version) *jar {
 	_, id, ok := strings.Cut(j.scripts["tryAcquire"].keys[2], "{"+captureName+"}:value:")
 	require.True(t, ok)
 	j.id = id
-	// The places of the instant and of the options, which TestCapture does not check.
+	// The places of the instant and of the options.
 	if v.since("4.4.0") {
 		for operation, mustExist := range map[string]string{"setRateArgs": "0", "updateRate": "1"} {
 			args := j.scripts[operation].args

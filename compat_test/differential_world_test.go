@@ -147,28 +147,53 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 			w.memory[op.client].nextAudit = c.now + min(max(c.before.number("interval"), minAudit), maxAudit)
 		}
 		w.memory[op.client].forget(c, did.answer)
-	}
-	if byUs && (did.answer.word != want.answer.word || did.answer.wait != want.answer.wait || len(did.state.differs(want.state)) > 0) {
-		// The call may have checked that value and the grants add up to the rate. It does so now and then, whether or
-		// not it is rejected. If an earlier call has done so, this one need not.
-		for i, balanced := range append(c.balanced(), c.before, c.before) {
-			other := c
-			other.audits, other.checks = false, i <= len(c.balanced())
-			other.before, other.healed = balanced, balanced.clone()
-			theirs, err := w.inHealed(ctx, other, random)
-			if err != nil {
+		if !did.is(want) {
+			if c, want, met, err = w.checked(ctx, c, did, want, met, random); err != nil {
 				return err
-			}
-			checked, too, err := other.explain(theirs, func(c twinCase) (twinOutcome, error) { return w.inHealed(ctx, c, random) })
-			if err != nil {
-				return err
-			}
-			if did.answer.word == checked.answer.word && did.answer.wait == checked.answer.wait && len(did.state.differs(checked.state)) == 0 {
-				c, want, met = other, checked, append(too, "checked")
-				break
 			}
 		}
 	}
+	if err := w.requireAs(c, &did, want, alone, met, byUs); err != nil {
+		return err
+	}
+	for _, id := range met {
+		w.met[id]++
+	}
+	w.ours, w.theirs = did.state, alone.state
+	return w.meet(ctx, met)
+}
+
+// is reports whether o is want, but for what only we tell.
+func (o twinOutcome) is(want twinOutcome) bool {
+	return o.answer.word == want.answer.word && o.answer.wait == want.answer.wait && len(o.state.differs(want.state)) == 0
+}
+
+// checked returns the case, the outcome and the entries if the call has checked that value and the grants add up to the rate, and
+// what it got if that explains nothing. A call does so now and then, whether or not it is rejected. If an earlier call has done
+// so, this one need not.
+func (w *twinWorld) checked(ctx context.Context, c twinCase, did, want twinOutcome, met []string, random string) (twinCase, twinOutcome, []string, error) {
+	for i, balanced := range append(c.balanced(), c.before, c.before) {
+		other := c
+		other.audits, other.checks = false, i <= len(c.balanced())
+		other.before, other.healed = balanced, balanced.clone()
+		theirs, err := w.inHealed(ctx, other, random)
+		if err != nil {
+			return c, want, met, err
+		}
+		checked, too, err := other.explain(theirs, func(c twinCase) (twinOutcome, error) { return w.inHealed(ctx, c, random) })
+		if err != nil {
+			return c, want, met, err
+		}
+		if did.is(checked) {
+			return other, checked, append(too, "checked"), nil
+		}
+	}
+	return c, want, met, nil
+}
+
+// requireAs returns an error unless the operation did what is wanted and leaves what is sound.
+func (w *twinWorld) requireAs(c twinCase, did *twinOutcome, want, alone twinOutcome, met []string, byUs bool) error {
+	op := c.op
 	different := did.state.differs(want.state)
 	if acquired := op.name == "tryAcquire" && (did.answer.word == granted || did.answer.word == rejected); byUs && acquired {
 		if left := max(0, did.state.slots[c.slot].value); did.answer.left != left {
@@ -184,14 +209,7 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 			op, map[bool]string{true: "by us", false: "by the jar on what we left"}[byUs], met, strings.Join(different, "\n"), c.before,
 			alone.answer, alone.state)
 	}
-	if err := c.sound(did, byUs); err != nil {
-		return err
-	}
-	for _, id := range met {
-		w.met[id]++
-	}
-	w.ours, w.theirs = did.state, alone.state
-	return w.meet(ctx, met)
+	return c.sound(*did, byUs)
 }
 
 func (w *twinWorld) caseOf(op twinOp) twinCase {

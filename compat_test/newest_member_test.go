@@ -33,9 +33,7 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 		hammer := other.begin("hammer", name, 2, lasts, rate, mode, 1, 0)
 		time.Sleep(lasts)
 		_, _ = hammer.cancel() // the threads that wait might go on for long
-		l, err := hammer.load(callLimit)
-		assert.NoError(t, err)
-		return int64(len(l.Grants))
+		return int64(len(ended(t, hammer).Grants))
 	}
 	ours := func(name, mode string) int64 {
 		l := newGoSide(t, redistest.Client(t), v, seen.id).client.RateLimiter(name)
@@ -62,9 +60,7 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 		assert.NoError(t, err)
 		hammer := seen.begin("hammer", name, 1, lasts, 1, "try", 1, 0)
 		c.grants = play(name, mode)
-		l, err := hammer.load(callLimit)
-		assert.NoError(t, err)
-		for text, n := range l.Errors {
+		for text, n := range ended(t, hammer).Errors {
 			assert.Contains(t, text, "unpack")
 			c.errors += n
 		}
@@ -85,4 +81,11 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 		perGrant := float64(got[i][0].errors+5) / float64(max(1, got[i][0].grants))
 		redistest.Measured(t, float64(got[i][1].errors) <= 3*perGrant*float64(got[i][1].grants)+10, "%s: %+v", mode, got[i])
 	}
+}
+
+// ended returns the load that a hammer replies.
+func ended(t *testing.T, hammer *pending) load {
+	l, err := hammer.load(callLimit)
+	assert.NoError(t, err)
+	return l
 }
