@@ -117,9 +117,10 @@ func (s *Share) Next(permits int64, behind int, grace time.Duration, a *permit.R
 }
 
 // turn returns by how much later than others this process asks for a permit that all wait for: the more it is owed, the
-// sooner. Otherwise the same process could be first each time, until it is owed nothing more.
+// sooner. Otherwise the same process could be first each time, until it is owed nothing more. Beside Redisson, whose callers
+// may ask at that very millisecond each time, nobody asks later.
 func (s *Share) turn(interval time.Duration) time.Duration {
-	if len(s.waiting) == 0 {
+	if len(s.waiting) == 0 || !s.javaSeen.IsZero() {
 		return 0
 	}
 	return time.Duration(max(0, 1-s.owed/s.most()) * float64(min(longestTurn, interval/50)))

@@ -196,6 +196,7 @@ func TestWhoIsOwedMostAsksFirst(t *testing.T) {
 		{peerWaits, time.Second, time.Second, 0},
 		{peerWaits, 10 * ms, 5 * ms, 95 * time.Microsecond},
 		{java, time.Second, 0, 0},
+		{permit.Others{Mine: 30, Java: 40, Kin: 30, Waiting: []int64{7}}, time.Second, 0, 0},
 		{peerHolds, time.Second, 0, 0},
 	} {
 		p := &process{rate: permit.Rate{Permits: 100, Interval: c.interval}}
