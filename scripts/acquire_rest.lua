@@ -497,15 +497,10 @@ do
   --#use ttl
 end
 
--- 19. Reply. What is 0 need not be said.
+-- 19. Reply.
 do
   local reply = {0, now}
-  local function tell(name, n)
-    if n ~= 0 then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = n
-    end
-  end
+  --#use tell
   for i = 1, #granted do
     reply[2 * i + 1], reply[2 * i + 2] = 'granted', granted[i]
   end

@@ -72,32 +72,24 @@ local function save(n)
   end
 end
 local restored, lost, surplus = 0, 0, 0
-local function healed()
-  local reply = {0}
-  local function tell(name, n)
-    if n ~= 0 then
-      reply[#reply + 1] = name
-      reply[#reply + 1] = n
-    end
-  end
+local reply = {0}
+--#use tell
+local function finish(...)
   tell('marked', marked)
   tell('restored', restored)
   tell('lost', lost)
   tell('surplus', surplus)
-  return reply
-end
-local function done()
-  local reply = healed()
-  reply[#reply + 1] = 'done'
-  return reply
-end
-local function go_on()
-  save(freed)
-  local reply = healed()
-  for _, x in ipairs({'next', tended, ahead, oldest, newest, members, permits}) do
+  for _, x in ipairs({...}) do
     reply[#reply + 1] = x
   end
   return reply
+end
+local function done()
+  return finish('done')
+end
+local function go_on()
+  save(freed)
+  return finish('next', tended, ahead, oldest, newest, members, permits)
 end
 
 -- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.
