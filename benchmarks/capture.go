@@ -4,8 +4,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha1" //nolint:gosec // EVALSHA's, not ours
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strconv"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
 )
 
 // captureScript runs real Redisson once, on a separate server behind a recording proxy, and returns the
@@ -79,8 +78,7 @@ func (r *recorder) script(name string) (text string, keys, args []string, err er
 		switch strings.ToUpper(c[0]) {
 		case "SCRIPT":
 			if len(c) == 3 && strings.EqualFold(c[1], "LOAD") {
-				sum := sha1.Sum([]byte(c[2])) //nolint:gosec // as above
-				texts[hex.EncodeToString(sum[:])] = c[2]
+				texts[redis.NewScript(c[2]).Hash()] = c[2]
 			}
 		case "EVAL":
 			found = c[1]

@@ -3,14 +3,13 @@
 package compat_test
 
 import (
-	"crypto/sha1" //nolint:gosec // as below
-	"encoding/hex"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -98,11 +97,11 @@ func (w *wiretap) judge(words []string) (f redistest.Fault) {
 	switch strings.ToUpper(words[0]) {
 	case "SCRIPT":
 		if strings.EqualFold(words[1], "LOAD") {
-			w.texts[sha(words[2])] = words[2]
+			w.texts[redis.NewScript(words[2]).Hash()] = words[2]
 		}
 	case "EVAL":
 		text = words[1]
-		w.texts[sha(text)] = text
+		w.texts[redis.NewScript(text).Hash()] = text
 	case "EVALSHA":
 		text = w.texts[words[1]] // Redis replies NOSCRIPT to an unknown one
 	}
@@ -119,9 +118,4 @@ func (w *wiretap) next() (call *scriptCall) {
 	defer w.mu.Unlock()
 	call, w.call = w.call, nil
 	return call
-}
-
-func sha(text string) string {
-	sum := sha1.Sum([]byte(text)) //nolint:gosec // EVALSHA's, not ours
-	return hex.EncodeToString(sum[:])
 }

@@ -141,7 +141,7 @@ func (j *jar) send(ctx context.Context, pipe redis.Pipeliner, op twinOp, name, i
 	case "expire":
 		args[0] = number(op.ttl)
 	}
-	words := []any{"evalsha", sha(call.text), len(call.keys)}
+	words := []any{"evalsha", redis.NewScript(call.text).Hash(), len(call.keys)}
 	for _, key := range call.keys {
 		words = append(words, rename(key, name, j.id, id))
 	}
