@@ -256,7 +256,7 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 		lasts   time.Duration
 		longest time.Duration
 	}{
-		{permits: 120, lasts: 8 * time.Second, longest: 6 * time.Second},
+		{permits: 120, lasts: 15 * time.Second, longest: 6 * time.Second},
 		{permits: 50, singles: 1, lasts: 6 * time.Second, longest: 5 * time.Second},
 	} {
 		t.Run(fmt.Sprintf("%d permits of 200, beside %d callers of each", c.permits, c.singles), func(t *testing.T) {
