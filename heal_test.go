@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -78,11 +79,11 @@ func TestMendsGrantNoMore(t *testing.T) {
 						r := Rate{Type: typ, Permits: s.rate, Interval: interval}
 						w.l, w.epoch = w.client.RateLimiter(fmt.Sprint(redistest.Key(t), fix, typ)), time.Now()
 						require.NoError(t, w.l.SetRate(w.ctx, r))
-						log := &grantLog{}
+						var log grantlog.Ledger
 						for i := range s.used / max(1, s.each) {
 							at := time.Duration(i) * time.Millisecond
 							w.put(at, grant(uint32(s.each)))
-							log.add(at, s.each)
+							log.Add(grantlog.At(w.epoch.Add(at), s.each))
 						}
 						if s.value != nil {
 							w.setValue(s.value)
@@ -98,13 +99,13 @@ func TestMendsGrantNoMore(t *testing.T) {
 						w.available(left)
 						for rejected := 0; rejected < 2; { // the first may be followed by a check
 							if w.try(1).Granted {
-								log.add(w.elapsed(), 1)
+								log.Add(grantlog.At(time.Now(), 1))
 							} else {
 								rejected++
 							}
 						}
 						w.available(0)
-						require.LessOrEqual(t, log.worst(interval), max(s.rate, s.used)+released, "%s, in the window", what)
+						require.LessOrEqual(t, log.Told().Most(interval), max(s.rate, s.used)+released, "%s, in the window", what)
 						w.at(time.Minute + interval)
 						w.granted(s.rate)
 						w.rejected(1, interval)
@@ -190,7 +191,8 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 		every, permits = every*10, permits*10
 	}
 	every = every.Truncate(time.Millisecond)
-	log, other := &grantLog{}, w.client.RateLimiter(w.l.Name()+"#other")
+	var log grantlog.Ledger
+	other := w.client.RateLimiter(w.l.Name() + "#other")
 	for i := 0; other.handle.IsBeside(&w.l.handle); i++ { // one of 512, and then neither knows when a check is due
 		other = w.client.RateLimiter(fmt.Sprint(w.l.Name(), "#other", i))
 	}
@@ -205,11 +207,11 @@ func (s overFull) demand(w *world, lists bool, r Rate) {
 			ok = w.try(permits).Granted
 		}
 		if ok && w.elapsed() >= begin+r.Interval+2*every {
-			log.add(w.elapsed(), permits)
+			log.Add(grantlog.At(time.Now(), permits))
 		}
 	}
-	require.LessOrEqual(w.t, log.worst(r.Interval), r.Permits, "permits in a window")
-	require.GreaterOrEqual(w.t, log.worst(r.Interval), r.Permits-permits, "and they are used")
+	require.LessOrEqual(w.t, log.Told().Most(r.Interval), r.Permits, "permits in a window")
+	require.GreaterOrEqual(w.t, log.Told().Most(r.Interval), r.Permits-permits, "and they are used")
 	w.settled(r.Permits)
 }
 

@@ -4,10 +4,10 @@ package ratelimiter
 
 import (
 	"slices"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -27,44 +27,13 @@ type granted struct {
 	permits int64
 }
 
-// A grantLog records what was granted and when, less what was given back, and never forgets.
-type grantLog struct {
-	mu     sync.Mutex
-	grants []granted
-}
-
-func (l *grantLog) add(at time.Duration, permits int64) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.grants = append(l.grants, granted{at, permits})
-}
-
-func (l *grantLog) release(permits int64) {
-	for i := len(l.grants) - 1; i >= 0 && permits > 0; i-- {
-		n := min(permits, l.grants[i].permits)
-		l.grants[i].permits -= n
-		permits -= n
-	}
-}
-
 // worst returns the largest number of permits in any half-open window [t, t+interval).
-func (l *grantLog) worst(interval time.Duration) int64 {
-	return redistest.Sum(redistest.Fullest(l.grants, interval, granted.span), granted.span)
-}
-
-func (l *grantLog) total() int64 { return redistest.Sum(l.grants, granted.span) }
-
-func (g granted) span() (begin, end time.Time, permits int64) {
-	at := time.Time{}.Add(g.at)
-	return at, at, g.permits
-}
-
-// last returns the permits in the window that ends with the newest grant.
-func (l *grantLog) last(interval time.Duration) (sum int64) {
-	for i := len(l.grants) - 1; i >= 0 && l.grants[i].at > l.grants[len(l.grants)-1].at-interval; i-- {
-		sum += l.grants[i].permits
+func (m *model) worst() int64 {
+	var all grantlog.Grants
+	for _, g := range m.grants {
+		all = append(all, grantlog.At(time.Time{}.Add(g.at), g.permits))
 	}
-	return sum
+	return all.Most(m.interval)
 }
 
 func (m *model) used(now time.Duration) (n int64) {
@@ -148,7 +117,6 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 		time.Second, time.Hour}).Draw(rt, "interval")
 	rate := rapid.SampledFrom([]int64{1, 3, 20, 100, 1000, 5000}).Draw(rt, "rate")
 	m := &model{rate: rate, interval: interval}
-	log := &grantLog{}
 	l := w.client.RateLimiter(w.l.Name() + "#" + rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"))
 	require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: rate, Interval: interval}))
 	steps := rapid.IntRange(20, 80).Draw(rt, "steps")
@@ -174,9 +142,6 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 			} else {
 				require.Zero(rt, last.Wait)
 			}
-			if got > 0 {
-				log.add(now(), got*n)
-			}
 			grants += got
 		case op < 48:
 			got := must(l.AvailablePermits(w.ctx))(rt)
@@ -194,23 +159,21 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 		case op < 55:
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "release")
 			require.NoError(rt, l.Release(w.ctx, n))
-			log.release(min(n, m.used(now())))
 			m.release(now(), n)
 		case op < 57: // a lower rate; the windows of the old one may end as they began
 			n := rapid.Int64Range(1, m.rate).Draw(rt, "new rate")
 			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: n, Interval: m.interval}, KeepState()))
 			m.keep(now(), n, m.interval)
-			log.grants = slices.Clone(m.grants)
 		case op < 58:
 			require.NoError(rt, l.SetRate(w.ctx, Rate{Permits: m.rate, Interval: m.interval}))
-			m.grants, log.grants = nil, nil
+			m.grants = nil
 		default:
 			d := rapid.SampledFrom([]time.Duration{time.Millisecond, m.interval / 20, m.interval / 3, m.interval - time.Millisecond,
 				m.interval, m.interval + time.Millisecond, 5 * m.interval}).Draw(rt, "sleep")
 			time.Sleep(d.Truncate(time.Millisecond))
 		}
 	}
-	require.LessOrEqual(rt, log.worst(m.interval), max(m.rate, m.used(now())))
+	require.LessOrEqual(rt, m.worst(), max(m.rate, m.used(now())))
 	time.Sleep(m.interval)
 	require.Equal(rt, m.rate, must(l.AvailablePermits(w.ctx))(rt), "after one idle interval")
 	require.True(rt, must(l.TryAcquire(w.ctx, m.rate, 0))(rt), "the whole rate after one idle interval")

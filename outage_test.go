@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -194,13 +195,12 @@ func killedAndRestarted(t *testing.T, p OutagePolicy) {
 	l := client.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(t.Context(), overall(rate, interval)))
 
-	var local, all grantLog // what is granted without Redis, and with it
+	var local, all grantlog.Ledger // what is granted without Redis, and with it; its times have no monotonic clock
 	var byRedis, rejected atomic.Int64
 	var callers sync.WaitGroup
 	ctx, stop := context.WithCancel(t.Context())
 	defer callers.Wait()
 	defer stop()
-	begin := time.Now().Round(0) // Redis has no monotonic clock
 	for i := range 4 {
 		callers.Go(func() {
 			for ; ctx.Err() == nil; time.Sleep(time.Duration(2+i) * time.Millisecond) {
@@ -209,11 +209,11 @@ func killedAndRestarted(t *testing.T, p OutagePolicy) {
 				case err != nil:
 					assert.ErrorIs(t, err, ErrUnavailable)
 				case r.Granted && r.Degraded:
-					local.add(r.Time.Sub(begin), 1)
-					all.add(r.Time.Sub(begin), 1)
+					local.Add(grantlog.At(r.Time.Round(0), 1))
+					all.Add(grantlog.At(r.Time.Round(0), 1))
 				case r.Granted:
 					byRedis.Add(1)
-					all.add(r.Time.Sub(begin), 1)
+					all.Add(grantlog.At(r.Time.Round(0), 1))
 				case r.Degraded:
 					rejected.Add(1)
 				}
@@ -236,20 +236,20 @@ func killedAndRestarted(t *testing.T, p OutagePolicy) {
 	require.NoError(t, client.Close())
 	require.NoError(t, rdb.Close())
 
-	t.Logf("%v: %d probes in %v, %d granted without Redis", p, probes, lasted, local.total())
+	t.Logf("%v: %d probes in %v, %d granted without Redis", p, probes, lasted, local.Told().Permits())
 	require.NotZero(t, probes)
 	require.LessOrEqual(t, probes, 1+int64(lasted/time.Second), "one a second at most")
 	require.Len(t, h.events, 2, "it began once and ended once")
 	switch p.kind {
 	case outage.FailClosed:
-		require.Zero(t, local.total())
+		require.Zero(t, local.Told().Permits())
 	case outage.FailOpen:
-		require.Greater(t, local.total(), int64(2*rate))
+		require.Greater(t, local.Told().Permits(), int64(2*rate))
 		require.Zero(t, rejected.Load(), "everybody is granted")
 	case outage.LocalQuota:
-		require.LessOrEqual(t, local.worst(interval-time.Millisecond), int64(share))
-		require.GreaterOrEqual(t, local.total(), int64(2*share), "the share is used, again and again")
-		require.LessOrEqual(redistest.Final(t), all.worst(interval-2*time.Millisecond), int64(rate), "across going away and coming back")
+		require.LessOrEqual(t, local.Told().Most(interval-time.Millisecond), int64(share))
+		require.GreaterOrEqual(t, local.Told().Permits(), int64(2*share), "the share is used, again and again")
+		require.LessOrEqual(redistest.Final(t), all.Told().Most(interval-2*time.Millisecond), int64(rate), "across going away and coming back")
 	}
 }
 

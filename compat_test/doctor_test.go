@@ -13,6 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -155,11 +156,11 @@ func TestDoctorOfAMixedRedis(t *testing.T) {
 		redistest.Must(call.wait(during + callLimit))(t)
 	}
 	for _, w := range workers {
-		tallies := map[string]*worker.Tally{}
-		require.NoError(t, w.Result(&tallies))
-		for name, tally := range tallies {
-			require.Empty(t, tally.Errors, name)
-			require.NotZero(t, tally.Granted+tally.Rejected, name)
+		of := map[string]grantlog.Told{}
+		require.NoError(t, w.Result(&of))
+		for name, told := range of {
+			require.Empty(t, told.Errors, name)
+			require.NotZero(t, len(told.Grants)+told.Rejected, name)
 		}
 	}
 	healthy("afterwards")

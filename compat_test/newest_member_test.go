@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -62,7 +63,7 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 		c.grants = play(name, mode)
 		for text, n := range ended(t, hammer).Errors {
 			assert.Contains(t, text, "unpack")
-			c.errors += n
+			c.errors += int64(n)
 		}
 		return c
 	}
@@ -83,9 +84,10 @@ func TestNewestMemberAndTheOldest(t *testing.T) {
 	}
 }
 
-// ended returns the load that a hammer replies.
-func ended(t *testing.T, hammer *pending) load {
-	l, err := hammer.load(callLimit)
+// ended returns what the threads of a hammer were told.
+func ended(t *testing.T, hammer *pending) grantlog.Told {
+	told, err := hammer.told(callLimit)
 	assert.NoError(t, err)
-	return l
+	assert.Empty(t, told.Unavailable)
+	return told
 }

@@ -15,20 +15,21 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
-// An outbound is what the phases share: a Redis, the ledger of its grants, and a JVM.
+// An outbound is what the phases share: a Redis, a monitor of its grants, and a JVM.
 type outbound struct {
 	server *redistest.Server
-	seen   *ledger
+	seen   *monitor
 	java   *peer
 }
 
 func startOutbound(t *testing.T) *outbound {
 	o := &outbound{server: redistest.Start(t, "--appendonly", "yes")}
-	o.seen = startLedger(t, o.server.Client(t))
+	o.seen = startMonitor(t, o.server.Client(t))
 	o.java = startPeer(t, listed(t, "4.7.0"), o.server.Addr())
 	return o
 }
@@ -180,18 +181,18 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 func (p *phase) wasHeldUp(until time.Time) bool {
 	p.Helper()
 	grants := p.outbound.seen.at(p.permitsOfApp())
-	slices.SortFunc(grants, func(a, b entry) int { return b.at.Compare(a.at) })
+	slices.SortFunc(grants, func(a, b grantlog.Grant) int { return b.End.Compare(a.End) })
 	calls := p.gateway.calls(func(a arrival) bool { return !a.at.After(until) })
 	calls = calls[max(0, len(calls)-apiRate-1):]
 	slices.SortFunc(calls, func(a, b arrival) int { return b.sent.Compare(a.sent) })
 	var most time.Duration
 	for _, c := range calls {
-		i := slices.IndexFunc(grants, func(e entry) bool { return !e.at.After(c.sent) })
+		i := slices.IndexFunc(grants, func(g grantlog.Grant) bool { return !g.End.After(c.sent) })
 		if i < 0 {
 			p.Errorf("a call that nobody granted: %+v", c)
 			return false
 		}
-		most = max(most, c.at.Sub(grants[i].scored()))
+		most = max(most, c.at.Sub(grants[i].Begin))
 		grants = grants[i+1:]
 	}
 	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)

@@ -122,8 +122,8 @@ func (o *outbound) ban(t *testing.T) {
 	t.Logf("the ban was known after %v; calls until then %d, in flight at that moment %d, later ones %d; the first call %v after its "+
 		"end, %d in the %v that follow, %d of them Java's; %d penalties in all", known.Sub(ban.Start), until, flying, later,
 		after[0].at.Sub(ban.Until), len(after), after[len(after)-1].at.Sub(ban.Until), len(javaAfter), ledger.Total.Penalties)
-	for _, e := range o.seen.at(p.permitsOfAddress()) {
-		require.False(t, e.at.After(known) && e.at.Before(told[0].Until), "Redis granted a call %v after it was told", e.at.Sub(known))
+	for _, g := range o.seen.at(p.permitsOfAddress()) {
+		require.False(t, g.End.After(known) && g.End.Before(told[0].Until), "Redis granted a call %v after it was told", g.End.Sub(known))
 	}
 	require.Zero(t, later)
 	p.requireNoPenalty(ledger, 1)

@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"bufio"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -263,35 +262,6 @@ func (p *peer) kill() {
 	_ = p.cmd.Process.Kill()
 	<-p.done
 	_ = p.cmd.Wait()
-}
-
-// A load is the reply to hammer.
-type load struct {
-	Rejected int64
-	Errors   map[string]int64 // by their texts
-	Grants   []javaGrant      // in order of time
-}
-
-// A javaGrant is the clock of the JVM after the reply, in ms, and the permits.
-type javaGrant [2]int64
-
-func (g javaGrant) at() time.Time { return time.UnixMilli(g[0]) }
-
-// permits returns the sum of what was granted.
-func (l load) permits() (sum int64) {
-	for _, g := range l.Grants {
-		sum += g[1]
-	}
-	return sum
-}
-
-// load waits for the reply to a hammer.
-func (c *pending) load(limit time.Duration) (l load, err error) {
-	text, err := c.wait(limit)
-	if err == nil {
-		err = json.Unmarshal([]byte(text), &l)
-	}
-	return l, err
 }
 
 // escape and unescape use the peer's escapes; see java/src/main/java/peer/Peer.java.

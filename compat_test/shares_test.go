@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -62,12 +63,8 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 	hammer := java.begin("hammer", name, c.callers, c.lasts, 1, mode, 1, c.think)
 	ctx, cancel := context.WithDeadline(t.Context(), begun.Add(c.lasts))
 	defer cancel()
-	var (
-		mu      sync.Mutex
-		out     sharedOut
-		callers sync.WaitGroup
-	)
-	counts := func(at time.Time) bool { return at.Sub(begun) >= c.begin && at.Sub(begun) < c.lasts }
+	var told grantlog.Ledger
+	var callers sync.WaitGroup
 	for range c.callers {
 		callers.Go(func() {
 			for ctx.Err() == nil {
@@ -83,12 +80,8 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 					}
 					return
 				}
-				mu.Lock()
-				if ok && counts(time.Now()) {
-					out.ours++
-				}
-				mu.Unlock()
 				if ok {
+					told.Add(grantlog.At(time.Now(), 1))
 					time.Sleep(c.think)
 				}
 			}
@@ -96,12 +89,9 @@ func (c contest) play(t testing.TB, v version) sharedOut {
 	}
 	callers.Wait()
 	redistest.Must(hammer.cancel())(t)
-	for _, g := range redistest.Must(hammer.load(callLimit))(t).Grants {
-		if counts(g.at()) {
-			out.java++
-		}
-	}
-	return out
+	counts := func(g grantlog.Grant) bool { return g.End.Sub(begun) >= c.begin && g.End.Sub(begun) < c.lasts }
+	theirs := redistest.Must(hammer.told(callLimit))(t)
+	return sharedOut{ours: len(told.Told().Only(counts)), java: len(theirs.Only(counts))}
 }
 
 // contests returns what is measured: the usual one, and in the long form others, by interval, rate and time to think.

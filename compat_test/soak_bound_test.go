@@ -13,12 +13,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // underway is the time that a Java script may be on its way before its grant counts as late: from the moment at which
 // the JVM read its clock to that at which Redis ran the script.
 const underway = 50 * time.Millisecond
+
+// lag returns by how much the score is behind the execution: less than a millisecond where the time is Redis's, and the time
+// that the script was on its way where it is Java's.
+func lag(g grantlog.Grant) time.Duration { return g.End.Sub(g.Begin) }
+
+// isInTime reports whether the grant is known to have been executed underway at most after its score. Of an unseen one of
+// Java's nobody knows; the score of an unseen one of ours is the time of Redis.
+func isInTime(g grantlog.Grant) bool { return lag(g) <= underway && g.By != javasUnseen }
+
+// An instant is the one by which grants are judged.
+type instant = func(grantlog.Grant) (begin, end time.Time)
+
+func byScore(g grantlog.Grant) (begin, end time.Time)     { return g.Begin, g.Begin }
+func byExecution(g grantlog.Grant) (begin, end time.Time) { return g.End, g.End }
 
 // requireWindows checks what is promised of a limiter that Java and Go share while all clocks agree.
 //
@@ -40,43 +55,35 @@ const underway = 50 * time.Millisecond
 //     script ran.
 //   - A grant that MONITOR did not report, since Redis was killed before it could, has no e. If it is
 //     Java's, it may have been late, and counts as that.
-func requireWindows(t testing.TB, grants []entry, rate int64, interval time.Duration) {
+func requireWindows(t testing.TB, grants grantlog.Grants, rate int64, interval time.Duration) {
 	t.Helper()
 	require.NotEmpty(t, grants)
-	ours := only(grants, func(e entry) bool { return !e.java })
-	inTime := only(grants, entry.inTime)
-	byLag := func(a, b entry) int { return cmp.Compare(a.lag(), b.lag()) }
-	late := permitsIn(grants) - permitsIn(inTime)
+	ours, inTime := grants.Only(func(g grantlog.Grant) bool { return !isJava(g) }), grants.Only(isInTime)
+	byLag := func(a, b grantlog.Grant) int { return cmp.Compare(lag(a), lag(b)) }
+	late := grants.Permits() - inTime.Permits()
 	t.Logf("%d grants, %d of them ours; %d permits granted late; fullest windows of %v at rate %d: all %d by execution, "+
-		"%d by score; ours %d; longest under way %v", len(grants), len(ours), late, interval, rate, fullest(grants, interval, byExecution),
-		fullest(grants, interval, byScore), fullest(ours, interval, byScore), slices.MaxFunc(grants, byLag).lag())
+		"%d by score; ours %d; longest under way %v", len(grants), len(ours), late, interval, rate, grants.FullestBy(interval, byExecution).Permits(),
+		grants.FullestBy(interval, byScore).Permits(), ours.FullestBy(interval, byScore).Permits(), lag(slices.MaxFunc(grants, byLag)))
 
-	require.GreaterOrEqual(t, slices.MinFunc(grants, byLag).lag(), time.Duration(0), "a score ahead of Redis' clock")
-	within := func(what string, grants []entry, window time.Duration, when func(entry) time.Time) {
+	require.GreaterOrEqual(t, lag(slices.MinFunc(grants, byLag)), time.Duration(0), "a score ahead of Redis' clock")
+	within := func(what string, grants grantlog.Grants, window time.Duration, when instant) {
 		t.Helper()
-		worst := fullestOf(grants, window, when)
-		require.LessOrEqual(redistest.Final(t), permitsIn(worst), rate, "%s:\n%s", what, timesOf(worst))
+		worst := grants.FullestBy(window, when)
+		require.LessOrEqual(redistest.Final(t), worst.Permits(), rate, "%s:\n%s", what, timesOf(worst))
 	}
 	within("ours, by score", ours, interval, byScore)
 	within("all in time, by execution", inTime, interval-underway, byExecution)
 	within("all in time, by score", inTime, interval-underway, byScore)
-	redistest.Measured(t, 2*permitsIn(inTime) > permitsIn(grants), "only %d of %d permits were granted in time, and judged",
-		permitsIn(inTime), permitsIn(grants))
+	redistest.Measured(t, 2*inTime.Permits() > grants.Permits(), "only %d of %d permits were granted in time, and judged",
+		inTime.Permits(), grants.Permits())
 }
 
 // timesOf returns a line for each grant, with its times in ms since the first was run.
-func timesOf(grants []entry) string {
+func timesOf(grants grantlog.Grants) string {
 	var b strings.Builder
-	for _, e := range grants {
-		ms := func(at time.Time) float64 { return float64(at.Sub(grants[0].at)) / float64(time.Millisecond) }
-		fmt.Fprintf(&b, "run %8.3f  score %8.3f  %3d permits", ms(e.at), ms(e.scored()), e.permits)
-		if e.java {
-			b.WriteString("  Java")
-		}
-		if e.unseen {
-			b.WriteString("  unseen")
-		}
-		b.WriteByte('\n')
+	for _, g := range grants {
+		ms := func(at time.Time) float64 { return float64(at.Sub(grants[0].End)) / float64(time.Millisecond) }
+		fmt.Fprintf(&b, "run %8.3f  score %8.3f  %3d permits  %s\n", ms(g.End), ms(g.Begin), g.Permits, g.By)
 	}
 	return b.String()
 }
@@ -87,33 +94,33 @@ func TestSoakBound(t *testing.T) {
 	t.Parallel()
 	java := fleet.peer(t, newestListed())
 	rdb := redistest.Client(t)
-	seen := startLedger(t, rdb)
+	seen := startMonitor(t, rdb)
 	name := redistest.Key(t)
 	require.True(t, java.truth(t, "trySetRate", name, overall, 5, time.Minute))
 	require.True(t, java.truth(t, "tryAcquire", name, 4))
-	require.EqualValues(t, 4, fullest(seen.of(name), time.Minute, byExecution))
+	require.EqualValues(t, 4, seen.of(name).FullestBy(time.Minute, byExecution).Permits())
 	require.NoError(t, rdb.Del(t.Context(), "{"+name+"}:value").Err())
 	require.True(t, java.truth(t, "tryAcquire", name, 5))
-	for _, when := range []func(entry) time.Time{byExecution, byScore} {
-		require.EqualValues(t, 9, fullest(seen.of(name), time.Minute, when))
+	for _, when := range []instant{byExecution, byScore} {
+		require.EqualValues(t, 9, seen.of(name).FullestBy(time.Minute, when).Permits())
 	}
 	require.NoError(t, newGoSide(t, rdb, newestListed(), java.id).client.RateLimiter(name).SetRate(t.Context(),
 		ratelimiter.Rate{Permits: 3, Interval: time.Hour}))
 	require.Equal(t, "true", newGoSide(t, rdb, newestListed(), java.id).do("tryAcquire", name, 3))
 	grants := seen.of(name)
 	require.Len(t, grants, 3)
-	require.Equal(t, []bool{true, true, false}, []bool{grants[0].java, grants[1].java, grants[2].java})
-	for _, e := range grants {
-		require.GreaterOrEqual(t, e.lag(), time.Duration(0))
-		require.Less(t, e.lag(), 10*time.Second)
+	require.Equal(t, []bool{true, true, false}, []bool{isJava(grants[0]), isJava(grants[1]), isJava(grants[2])})
+	for _, g := range grants {
+		require.GreaterOrEqual(t, lag(g), time.Duration(0))
+		require.Less(t, lag(g), 10*time.Second)
 	}
 
-	for e, want := range map[entry]bool{
-		{score: 1000, at: time.UnixMilli(1050), java: true}:               true,
-		{score: 1000, at: time.UnixMilli(1051), java: true}:               false,
-		{score: 1000, at: time.UnixMilli(1000), java: true, unseen: true}: false,
-		{score: 1000, at: time.UnixMilli(1000), unseen: true}:             true,
+	for g, want := range map[grantlog.Grant]bool{
+		{Begin: scored(1000), End: scored(1050), By: javas}:       true,
+		{Begin: scored(1000), End: scored(1051), By: javas}:       false,
+		{Begin: scored(1000), End: scored(1000), By: javasUnseen}: false,
+		{Begin: scored(1000), End: scored(1000), By: oursUnseen}:  true,
 	} {
-		require.Equal(t, want, e.inTime(), "%+v", e)
+		require.Equal(t, want, isInTime(g), "%+v", g)
 	}
 }

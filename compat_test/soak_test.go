@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"fmt"
-	"regexp"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
@@ -49,18 +49,17 @@ func TestSoak(t *testing.T) {
 	}
 	s.wait()
 	for _, l := range s.limiters {
-		require.Empty(t, l.faults)
-		require.Empty(t, l.errors)
-		grants := s.seen.of(l.name)
-		require.Equal(redistest.Final(t), l.told, permitsIn(grants), "%s: a grant that nobody was told of, or the reverse", l.name)
+		told, grants := l.told.Told(), s.seen.of(l.name)
+		require.Empty(t, told.Unavailable)
+		require.Empty(t, told.Errors)
+		require.Equal(redistest.Final(t), told.Permits(), grants.Permits(), "%s: a grant that nobody was told of, or the reverse", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
-		t.Logf("%v: %d permits, %d of them to Java", l.versions, l.told, l.byJava)
 	}
 	s.requireAllBack()
+	s.requireJavaGot()
 	for _, l := range s.limiters {
-		redistest.Measured(t, l.byJava > 0, "%s: Java got nothing", l.name)
-		all := soakRate * int64(soakDuration()/soakInterval)
-		redistest.Measured(t, l.told > all/2, "%s: %d of %d permits: they hardly compete", l.name, l.told, all)
+		told, all := l.told.Told().Permits(), soakRate*int64(soakDuration()/soakInterval)
+		redistest.Measured(t, told > all/2, "%s: %d of %d permits: they hardly compete", l.name, told, all)
 	}
 }
 
@@ -96,39 +95,44 @@ func TestSoakRestarts(t *testing.T) {
 	at(9)
 	s.wait()
 	for _, l := range s.limiters {
-		require.Empty(t, l.errors, "errors that Redis' restart does not explain")
-		grants := s.seen.of(l.name)
-		require.LessOrEqual(redistest.Final(t), l.told, permitsIn(grants), "%s: a grant that Redis does not know of", l.name)
+		told, grants := l.told.Told(), s.seen.of(l.name)
+		require.Empty(t, told.Errors, "errors that Redis' restart does not explain")
+		require.LessOrEqual(redistest.Final(t), told.Permits(), grants.Permits(), "%s: a grant that Redis does not know of", l.name)
 		requireWindows(t, grants, soakRate, soakInterval)
 		t.Logf("%v: %d permits granted, callers told of %d; %d of the grants from Redis' last moment; faults %v",
-			l.versions, permitsIn(grants), l.told, missed, l.faults)
+			l.versions, grants.Permits(), told.Permits(), missed, told.Unavailable)
 	}
 	s.requireAllBack()
-	for _, l := range s.limiters {
-		redistest.Measured(t, l.byJava > 0, "%s: Java got nothing", l.name)
-	}
+	s.requireJavaGot()
 }
 
-// A soak is two limiters on one Redis, with the ledger.
+// A soak is two limiters on one Redis, with a monitor.
 type soak struct {
 	testing.TB
 	server   *redistest.Server
-	gate     *redistest.Proxy // closed after a restart, so that nobody calls before the ledger listens
-	seen     *ledger
+	gate     *redistest.Proxy // closed after a restart, so that nobody calls before the monitor listens
+	seen     *monitor
 	rdb      *redis.Client
 	limiters []*soakLimiter
 	running  sync.WaitGroup
 	killed   sync.Map // holds *worker.Process
-	mu       sync.Mutex
 }
 
 type soakLimiter struct {
 	name     string
 	versions []string
 	java     []*peer
+	told     grantlog.Ledger
+}
 
-	told, byJava   int64            // permits that callers got
-	faults, errors map[string]int64 // what callers got instead, by text
+// requireJavaGot checks that Java got permits, too.
+func (s *soak) requireJavaGot() {
+	s.Helper()
+	for _, l := range s.limiters {
+		byJava := l.told.Told().Only(func(g grantlog.Grant) bool { return g.By != "Go" }).Permits()
+		s.Logf("%v: %d permits, %d of them to Java", l.versions, l.told.Told().Permits(), byJava)
+		redistest.Measured(s, byJava > 0, "%s: Java got nothing", l.name)
+	}
 }
 
 func startSoak(t *testing.T, durable bool) *soak {
@@ -139,9 +143,9 @@ func startSoak(t *testing.T, durable bool) *soak {
 	s := &soak{TB: t, server: redistest.Start(t, args...)}
 	s.gate = redistest.StartProxy(t, s.server.Addr())
 	s.rdb = s.server.Client(t)
-	s.seen = startLedger(t, s.rdb)
+	s.seen = startMonitor(t, s.rdb)
 	for i, names := range soakPairs {
-		l := &soakLimiter{name: fmt.Sprintf("soak.%d", i), versions: names, faults: map[string]int64{}, errors: map[string]int64{}}
+		l := &soakLimiter{name: fmt.Sprintf("soak.%d", i), versions: names}
 		s.limiters = append(s.limiters, l)
 		for _, name := range names {
 			for _, v := range allVersions {
@@ -181,8 +185,8 @@ func (s *soak) goes(n int, during time.Duration) []*worker.Process {
 	out := worker.Start(s, slices.Repeat([]worker.Plan{plan}, n)...)
 	for _, w := range out {
 		s.running.Go(func() {
-			var tallies map[string]*worker.Tally
-			err := w.Result(&tallies)
+			var told map[string]grantlog.Told
+			err := w.Result(&told)
 			if _, killed := s.killed.Load(w); killed {
 				return
 			}
@@ -190,31 +194,13 @@ func (s *soak) goes(n int, during time.Duration) []*worker.Process {
 				s.Errorf("a Go process: %v", err)
 				return
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			for _, l := range s.limiters {
-				tally := tallies[l.name]
-				l.told += tally.Permits
-				for text, n := range tally.Faults {
-					l.faults["Go: "+text] += n
-				}
-				for text, n := range tally.Errors {
-					l.errors["Go: "+text] += n
-				}
+				l.told.Merge("Go", told[l.name])
 			}
 		})
 	}
 	return out
 }
-
-// javaFault matches what Redisson's callers may see while Redis is down.
-var javaFault = regexp.MustCompile(`Redis(Connection|Timeout|ResponseTimeout|NodeNotFound|Loading|Retry)Exception|LOADING|ClosedChannel`)
-
-// forgetsCallers reports whether each rejection of a blocked acquire adds a link to a chain of futures, until the chain
-// is too long for the stack of the thread that completes it. Then the permits are spent and the caller is never told
-// (Redisson's issue 6959; 4.3.0 waits in a loop). Of the matrix these versions are 3.20.1, 3.34.1 and 3.52.0; earlier
-// ones have no such chain.
-func forgetsCallers(v version) bool { return v.since("3.17.0") && !v.since("4.3.0") }
 
 // hammer starts the load of a JVM, in the modes of the Go processes. A version that forgets callers that it rejects
 // too often blocks for a second at most.
@@ -226,24 +212,14 @@ func (s *soak) hammer(l *soakLimiter, p *peer, during time.Duration) {
 	for _, mode := range []string{"try", "wait:200", block} {
 		call := p.begin("hammer", l.name, 1, during, "1,1,2,5", mode, 20)
 		s.running.Go(func() {
-			told, err := call.load(during + 2*callLimit)
+			told, err := call.told(during + 2*callLimit)
 			if p.ended() {
 				return
 			}
-			s.mu.Lock()
-			defer s.mu.Unlock()
 			if err != nil {
-				l.errors[p.version.name+" "+mode+": "+err.Error()]++
+				s.Errorf("%s %s: %v", p.version, mode, err)
 			}
-			l.told += told.permits()
-			l.byJava += told.permits()
-			for text, n := range told.Errors {
-				if javaFault.MatchString(text) {
-					l.faults[p.version.name+": "+text[:min(len(text), 80)]] += n
-				} else {
-					l.errors[p.version.name+": "+text] += n
-				}
-			}
+			l.told.Merge(p.version.name, told)
 		})
 	}
 }

@@ -4,12 +4,12 @@ package compat_test
 
 import (
 	"math/rand/v2"
-	"sync"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -70,16 +70,13 @@ func suiteConcurrency2(s *stage) {
 func (s *stage) inWindows(rate int, f func() (granted bool)) {
 	s.Helper()
 	const during = 20 * time.Second
-	var mu sync.Mutex
-	var grants []time.Time
+	var told grantlog.Ledger
 	s.threads(8, during, func() {
 		if f() {
-			mu.Lock()
-			defer mu.Unlock()
-			grants = append(grants, time.Now().Truncate(time.Millisecond)) // as Redisson counts
+			told.Add(grantlog.At(time.Now().Truncate(time.Millisecond), 1)) // as Redisson counts
 		}
 	})
-	fullest := redistest.Fullest(grants, time.Second, func(at time.Time) (time.Time, time.Time, int64) { return at, at, 1 })
-	require.Len(s, fullest, rate)
+	grants := told.Told().Grants
+	require.EqualValues(s, rate, grants.Most(time.Second))
 	require.GreaterOrEqual(s, len(grants), rate*int(during/time.Second)*8/10)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -28,7 +29,7 @@ type chaos struct {
 	server       *redistest.Server
 	proxy        *redistest.Proxy
 	strict, wild []string
-	books        map[string]*ledger
+	books        map[string]*grantlog.Ledger
 	looking      []operation // those that take permits or look
 	begun        time.Time
 	told         atomic.Int64
@@ -41,14 +42,14 @@ type chaos struct {
 }
 
 func newChaos(f *fault) *chaos {
-	x := &chaos{server: redistest.Start(f), books: map[string]*ledger{}, errs: map[string]int{}, unnamed: map[string]int{}, begun: time.Now()}
+	x := &chaos{server: redistest.Start(f), books: map[string]*grantlog.Ledger{}, errs: map[string]int{}, unnamed: map[string]int{}, begun: time.Now()}
 	x.proxy = redistest.StartProxy(f, x.server.Addr())
 	x.fleet = newFleet(f, at(x.proxy.Addr(), func(o *redis.Options) {
 		o.ReadTimeout, o.DialTimeout, o.DialerRetries, o.PoolSize = 500*time.Millisecond, 500*time.Millisecond, 1, 100
 	}))
 	for i := range 4 {
 		x.strict, x.wild = append(x.strict, fmt.Sprintf("strict%d", i)), append(x.wild, fmt.Sprintf("wild%d", i))
-		x.books[x.strict[i]] = &ledger{}
+		x.books[x.strict[i]] = &grantlog.Ledger{}
 	}
 	for _, name := range slices.Concat([]string{beside}, x.strict, x.wild) {
 		x.set(name, rate(chaosPermits, chaosInterval))
@@ -77,7 +78,7 @@ func (x *chaos) call(i int) {
 		took := time.Since(begin)
 		cancel()
 		if b := x.books[name]; b != nil && n > 0 {
-			b.note(begin, n, true, false, nil)
+			b.Note(begin, n, true, false, nil)
 			x.told.Add(n)
 		}
 		x.mu.Lock()
@@ -161,7 +162,7 @@ func everythingBreaks(f *fault) {
 	})
 	time.Sleep(2 * chaosInterval)
 	for _, name := range x.strict {
-		most = max(most, fullest(x.books[name].all(), chaosInterval))
+		most = max(most, fullest(x.books[name].Told().Grants, chaosInterval))
 		f.soon("a sound limiter", func() bool {
 			_, err := x.clients[0].RateLimiter(name).Allow(f.Context(), 1)
 			return err == nil && inRedis(f, rdb, name).sum() == chaosPermits

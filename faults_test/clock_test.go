@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -60,11 +61,11 @@ func stepped(d time.Duration, again bool) func(f *fault) {
 		done := time.Now()
 		time.Sleep(5 * time.Second)
 		until := time.Now()
-		both := &ledger{grants: append(tried.all(), waited.all()...)}
+		both := append(tried.Told().Grants, waited.Told().Grants...)
 		a.end()
-		most, later := fullest(both.all(), interval), fullest(after(both.all(), done), interval)
-		gap := both.gap(step, until)
-		total := permitsOf(after(both.all(), done))
+		most, later := fullest(both, interval), fullest(both.After(done), interval)
+		gap := both.Gap(step, until)
+		total := both.After(done).Permits()
 		f.measured("fullest window of %v: %d across the change, %d after it, at rate %d; longest time without a grant %v; %d granted in the 5 s after it",
 			interval, most, later, permits, round(gap), total)
 		allowed := int64(permits)
@@ -73,8 +74,8 @@ func stepped(d time.Duration, again bool) func(f *fault) {
 		}
 		require.LessOrEqual(f, most, allowed)
 		require.LessOrEqual(f, later, int64(permits))
-		for _, b := range []*ledger{tried, waited} {
-			b.requireTyped(f, true)
+		for _, b := range []*grantlog.Ledger{tried, waited} {
+			requireTyped(f, b, true)
 		}
 		f.within("the time without a grant", step, gap, interval)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -44,8 +45,8 @@ func reshard(f *fault) {
 	}
 	tried, waited := a.tries(name, 2, 0), a.waits(name, 4, 0)
 	busy := func() {
-		n := tried.total() + waited.total()
-		f.soon("grants go on", func() bool { return tried.total()+waited.total() > n+200 })
+		n := tried.Told().Permits() + waited.Told().Permits()
+		f.soon("grants go on", func() bool { return tried.Told().Permits()+waited.Told().Permits() > n+200 })
 	}
 	hash, value, permits := keysOf(name)
 	atOnce := 0
@@ -59,7 +60,7 @@ func reshard(f *fault) {
 		if move < 2 {
 			do(f, nodes[from], "MIGRATE", host, port, "", 0, 5000, "KEYS", hash, value, permits)
 		} else {
-			atOnce = tried.errs()
+			atOnce = errs(tried)
 			for _, key := range []string{hash, value, permits} {
 				do(f, nodes[from], "MIGRATE", host, port, key, 0, 5000)
 				time.Sleep(20 * time.Millisecond)
@@ -72,12 +73,12 @@ func reshard(f *fault) {
 		from = to
 	}
 	a.end()
-	told := tried.total() + waited.total()
+	told := tried.Told().Permits() + waited.Told().Permits()
 	f.measured("three moves, %d grants, drift 0; errors to callers that do not wait: %d while keys move at once, %d one after another; to callers that wait: 0",
-		told, atOnce, tried.errs()-atOnce)
-	tried.requireTyped(f, false)
+		told, atOnce, errs(tried)-atOnce)
+	requireTyped(f, tried, false)
 	require.Zero(f, atOnce)
-	waited.requireTyped(f, true)
+	requireTyped(f, waited, true)
 	requireNoDrift(f, rdb, name, ample, told)
 }
 
@@ -91,7 +92,7 @@ func clusterFailover(f *fault) {
 	first := f.grants(c.waited, back)
 	time.Sleep(time.Second)
 	c.end()
-	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors: %d of non-blocking calls, 0 of waiting ones", c.told(), round(first), c.tried.errs())
+	f.measured("drift 0 of %d grants; first grant %v after the replica took over; errors: %d of non-blocking calls, 0 of waiting ones", c.told(), round(first), errs(c.tried))
 	c.requireTyped()
 	c.requireNoDrift(admin(f, replica))
 	f.within("the first grant", back, first, firstGrant)
@@ -121,7 +122,7 @@ func ringLosesAShard(f *fault) {
 		shards[name] = s.Addr()
 	}
 	a := newFleet(f, func() redis.UniversalClient { return redis.NewRing(&redis.RingOptions{Addrs: shards}) })
-	books := map[string]*ledger{}
+	books := map[string]*grantlog.Ledger{}
 	for _, name := range []string{"o", "p", "q", "r", "s", "t", "u", "v", "w", "x", "y", "z"} {
 		a.set(name, rate(scarce, time.Hour))
 		books[name] = a.tries(name, 1, 5*time.Millisecond)
@@ -132,15 +133,15 @@ func ringLosesAShard(f *fault) {
 	servers[0].Restart()
 	time.Sleep(3 * time.Second)
 	a.end()
-	errs, held := 0, 0
+	away, held := 0, 0
 	for name, b := range books {
-		b.requireTyped(f, false)
-		errs += b.errs()
-		require.EqualValues(f, scarce, b.total(), name)
-		if b.errs() > 0 {
+		requireTyped(f, b, false)
+		away += errs(b)
+		require.EqualValues(f, scarce, b.Told().Permits(), name)
+		if errs(b) > 0 {
 			held++
 		}
 	}
-	f.measured("%d of 12 limiters were on the shard: %d times ErrUnavailable; each granted %d of %d in the hour, with no second burst", held, errs, scarce, scarce)
+	f.measured("%d of 12 limiters were on the shard: %d times ErrUnavailable; each granted %d of %d in the hour, with no second burst", held, away, scarce, scarce)
 	require.Positive(f, held)
 }

@@ -7,13 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -37,11 +38,11 @@ func appendOnly(fsync string) func(f *fault) {
 		in := inRedis(f, admin(f, s), "ample")
 		lost := c.told() - in.used
 		f.measured("five kills: %d of %d grants lost; slowest first grant after a restart %v; %d non-blocking calls got ErrUnavailable",
-			max(lost, 0), c.told(), round(slowest), c.tried.errs())
+			max(lost, 0), c.told(), round(slowest), errs(c.tried))
 		c.requireTyped()
 		require.EqualValues(f, ample, in.sum(), "value and the set")
 		// A call that gave up after its last attempt may have been executed all the same.
-		require.GreaterOrEqual(f, lost, -int64(c.tried.errs()))
+		require.GreaterOrEqual(f, lost, -int64(errs(c.tried)))
 		if fsync == "always" {
 			require.LessOrEqual(f, lost, int64(0))
 		}
@@ -55,9 +56,8 @@ func emptied(times int, empty func(s *redistest.Server, rdb *redis.Client)) func
 		s := redistest.Start(f)
 		a := newFleet(f, at(s.Addr()))
 		a.set("flushed", rate(permits, interval))
-		var mu sync.Mutex
-		var told, uninitialised, away int
-		wrong := map[string]int{}
+		var uninitialised atomic.Int64
+		b := &grantlog.Ledger{}
 		for _, wait := range []bool{false, true} {
 			a.each(2, func(c *ratelimiter.Client) {
 				l, ctx := c.RateLimiter("flushed"), context.Background()
@@ -65,22 +65,14 @@ func emptied(times int, empty func(s *redistest.Server, rdb *redis.Client)) func
 				if wait {
 					timeout = 3 * time.Second
 				}
+				begin := time.Now()
 				ok, err := l.TryAcquire(ctx, 1, timeout)
 				if errors.Is(err, ratelimiter.ErrNotInitialized) {
+					uninitialised.Add(1)
 					_, _ = l.TrySetRate(ctx, rate(permits, interval)) // if it fails, the next call comes here again
+					return
 				}
-				mu.Lock()
-				defer mu.Unlock()
-				switch {
-				case ok:
-					told++
-				case errors.Is(err, ratelimiter.ErrNotInitialized):
-					uninitialised++
-				case errors.Is(err, ratelimiter.ErrUnavailable):
-					away++
-				case err != nil:
-					wrong[err.Error()]++
-				}
+				b.Note(begin, 1, ok, false, err)
 			})
 		}
 		rdb := admin(f, s)
@@ -90,11 +82,12 @@ func emptied(times int, empty func(s *redistest.Server, rdb *redis.Client)) func
 		}
 		time.Sleep(time.Second)
 		a.end()
+		told := b.Told()
 		f.measured("%d times at rate %d: %d granted in all; %d calls got ErrNotInitialized, %d ErrUnavailable, %d anything else",
-			times, permits, told, uninitialised, away, len(wrong))
-		require.Empty(f, wrong)
-		require.Positive(f, uninitialised)
-		require.LessOrEqual(f, told, permits*(times+1))
+			times, permits, told.Permits(), uninitialised.Load(), errs(b), len(told.Errors))
+		requireTyped(f, b, false)
+		require.Positive(f, uninitialised.Load())
+		require.LessOrEqual(f, told.Permits(), int64(permits*(times+1)))
 	}
 }
 
@@ -169,7 +162,7 @@ func evicted(f *fault) {
 // An outage is what the callers of two fleets, one of them with FailOpen, met.
 type outage struct {
 	*crowd
-	opened                 *ledger
+	opened                 *grantlog.Ledger
 	begin, back            time.Time
 	engaged, first         time.Duration // until FailOpen granted, and from the end to the first grant
 	meanwhile, interrupted int64         // permits granted without FailOpen, and outages that began or ended in between
@@ -184,10 +177,8 @@ func (f *fault) meets(addr string, lasts time.Duration, breaks, mends func()) *o
 	breaks()
 	o.begin = time.Now()
 	f.soon("FailOpen grants", func() bool {
-		o.opened.mu.Lock()
-		defer o.opened.mu.Unlock()
 		o.engaged = time.Since(o.begin)
-		return o.opened.degraded > 0
+		return o.opened.Told().Degraded > 0
 	})
 	time.Sleep(time.Until(o.begin.Add(lasts)))
 	o.meanwhile = o.since(o.begin)
@@ -205,7 +196,7 @@ func (f *fault) meets(addr string, lasts time.Duration, breaks, mends func()) *o
 func (o *outage) requireKept(firstGrant time.Duration) {
 	o.f.Helper()
 	o.requireTyped()
-	o.opened.requireTyped(o.f, false)
+	requireTyped(o.f, o.opened, false)
 	o.f.within("until FailOpen grants", o.begin, o.engaged, 2*time.Second)
 	o.f.within("the first grant", o.back, o.first, firstGrant)
 	require.Zero(o.f, o.interrupted, "an outage is one")

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -76,20 +77,20 @@ func (a *fleet) set(name string, r ratelimiter.Rate) {
 }
 
 // tries starts n callers of each Client that ask once and do not wait, with a pause between.
-func (a *fleet) tries(name string, n int, pause time.Duration) *ledger {
-	b := &ledger{}
+func (a *fleet) tries(name string, n int, pause time.Duration) *grantlog.Ledger {
+	b := &grantlog.Ledger{}
 	a.each(n, func(c *ratelimiter.Client) {
 		l, begin := c.RateLimiter(name), time.Now()
 		r, err := l.Allow(context.Background(), 1)
-		b.note(begin, 1, r.Granted, r.Degraded, err)
+		b.Note(begin, 1, r.Granted, r.Degraded, err)
 		time.Sleep(pause)
 	})
 	return b
 }
 
 // waits starts n callers of each Client that wait as long as it takes.
-func (a *fleet) waits(name string, n int, pause time.Duration) *ledger {
-	b := &ledger{}
+func (a *fleet) waits(name string, n int, pause time.Duration) *grantlog.Ledger {
+	b := &grantlog.Ledger{}
 	ctx, cancel := context.WithCancel(context.Background())
 	a.cancels = append(a.cancels, cancel)
 	a.each(n, func(c *ratelimiter.Client) {
@@ -98,7 +99,7 @@ func (a *fleet) waits(name string, n int, pause time.Duration) *ledger {
 		if errors.Is(err, context.Canceled) {
 			return // the end of the row
 		}
-		b.note(begin, 1, err == nil, false, err)
+		b.Note(begin, 1, err == nil, false, err)
 		time.Sleep(pause)
 	})
 	return b
@@ -135,9 +136,9 @@ func (a *fleet) end() {
 }
 
 // many sets the rates of n limiters on which nobody is rejected, and starts the callers of each.
-func (a *fleet) many(n int, start func(name string) *ledger) map[string]*ledger {
+func (a *fleet) many(n int, start func(name string) *grantlog.Ledger) map[string]*grantlog.Ledger {
 	a.f.Helper()
-	books := map[string]*ledger{}
+	books := map[string]*grantlog.Ledger{}
 	for i := range n {
 		name := fmt.Sprint("many", i)
 		a.set(name, rate(ample, time.Hour))
@@ -148,21 +149,21 @@ func (a *fleet) many(n int, start func(name string) *ledger) map[string]*ledger 
 
 // requireNoDrifts fails unless no caller got an error and what lies in Redis is exactly what the callers were told, of
 // which it returns the sum.
-func (a *fleet) requireNoDrifts(rdb redis.UniversalClient, books map[string]*ledger) (told int64, errs int) {
+func (a *fleet) requireNoDrifts(rdb redis.UniversalClient, books map[string]*grantlog.Ledger) (told int64) {
 	a.f.Helper()
 	for name, b := range books {
-		b.requireTyped(a.f, true)
-		requireNoDrift(a.f, rdb, name, ample, b.total())
-		told, errs = told+b.total(), errs+b.errs()
+		requireTyped(a.f, b, true)
+		requireNoDrift(a.f, rdb, name, ample, b.Told().Permits())
+		told += b.Told().Permits()
 	}
-	return told, errs
+	return told
 }
 
 // A crowd is a fleet that asks for permits of a limiter on which nobody is rejected.
 type crowd struct {
 	*fleet
 	name          string
-	tried, waited *ledger
+	tried, waited *grantlog.Ledger
 }
 
 // newCrowd starts a crowd: two callers of each Client that try and four that wait. Half a second later they are busy.
@@ -178,18 +179,18 @@ func (c *crowd) start() {
 	c.tried, c.waited = c.tries(c.name, 2, time.Millisecond), c.waits(c.name, 4, time.Millisecond)
 }
 
-func (c *crowd) told() int64 { return c.tried.total() + c.waited.total() }
+func (c *crowd) told() int64 { return c.tried.Told().Permits() + c.waited.Told().Permits() }
 
 // since returns the permits of the grants that were asked for after t.
 func (c *crowd) since(t time.Time) int64 {
-	return permitsOf(after(c.tried.all(), t)) + permitsOf(after(c.waited.all(), t))
+	return c.tried.Told().After(t).Permits() + c.waited.Told().After(t).Permits()
 }
 
 // requireTyped fails f if a caller got an error other than ErrUnavailable, or one that waits got any.
 func (c *crowd) requireTyped() {
 	c.f.Helper()
-	c.tried.requireTyped(c.f, false)
-	c.waited.requireTyped(c.f, true)
+	requireTyped(c.f, c.tried, false)
+	requireTyped(c.f, c.waited, true)
 }
 
 // requireNoDrift fails f unless what lies in Redis is exactly what the callers were told.
@@ -203,14 +204,14 @@ func (c *crowd) requireToldIsThere(in stored) {
 	c.f.Helper()
 	require.EqualValues(c.f, ample, in.sum(), "value and the set")
 	require.LessOrEqual(c.f, c.told(), in.used, "told, but not in Redis")
-	require.LessOrEqual(c.f, in.used, c.told()+int64(c.tried.errs()), "in Redis, but not told")
+	require.LessOrEqual(c.f, in.used, c.told()+int64(errs(c.tried)), "in Redis, but not told")
 }
 
 // grants waits until the ledger has a grant that reached its caller after t, and returns how long that took.
-func (f *fault) grants(b *ledger, t time.Time) time.Duration {
+func (f *fault) grants(b *grantlog.Ledger, t time.Time) time.Duration {
 	f.Helper()
 	var took time.Duration
-	f.soon("a grant", func() (ok bool) { took, ok = b.firstAfter(t); return ok })
+	f.soon("a grant", func() (ok bool) { took, ok = b.Told().Next(t); return ok })
 	return took
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -271,11 +272,11 @@ func (p *pair) operate(ctx context.Context, patience time.Duration) (took time.D
 // deletes the limiter, sets it anew and finds it sound.
 func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 	l := p.c.RateLimiter(p.name)
-	burst := func(b *ledger, permits int64) {
+	burst := func(b *grantlog.Ledger, permits int64) {
 		for range 2 * permits {
 			begin := time.Now()
 			r, err := l.Allow(ctx, 1)
-			b.note(begin, 1, r.Granted, r.Degraded, err)
+			b.Note(begin, 1, r.Granted, r.Degraded, err)
 			if err != nil || !r.Granted {
 				if err != nil && strange(err) {
 					bad = append(bad, "afterwards "+err.Error())
@@ -285,13 +286,13 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 		}
 	}
 	if r, err := l.Rate(ctx); err == nil && r.Permits <= 100 && r.Interval <= time.Second {
-		burst(&ledger{}, r.Permits)
+		burst(&grantlog.Ledger{}, r.Permits)
 		time.Sleep(r.Interval + 20*time.Millisecond)
-		b := &ledger{}
+		b := &grantlog.Ledger{}
 		for begin := time.Now(); time.Since(begin) < 2*r.Interval; time.Sleep(r.Interval / 4) {
 			burst(b, r.Permits)
 		}
-		most = float64(fullest(b.all(), r.Interval)) / float64(r.Permits)
+		most = float64(fullest(b.Told().Grants, r.Interval)) / float64(r.Permits)
 		if most > 1 {
 			bad = append(bad, fmt.Sprintf("%.2f of the rate %v in a window", most, r))
 		}
@@ -302,11 +303,11 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 	if ok, err := l.TrySetRate(ctx, rate(hostilePermits, time.Hour)); err != nil || !ok {
 		return most, append(bad, fmt.Sprintf("TrySetRate: %v, %v", ok, err))
 	}
-	b := &ledger{}
+	b := &grantlog.Ledger{}
 	burst(b, hostilePermits)
-	if n := b.total(); n != hostilePermits && !p.late {
+	if n := b.Told().Permits(); n != hostilePermits && !p.late {
 		state, err := l.Inspect(ctx)
-		bad = append(bad, fmt.Sprintf("after Delete and TrySetRate %d granted of %d: %s %s, and Redis has %+v, %v", n, hostilePermits, counted(b.wrong), counted(b.away), state, err))
+		bad = append(bad, fmt.Sprintf("after Delete and TrySetRate %d granted of %d: %s %s, and Redis has %+v, %v", n, hostilePermits, counted(b.Told().Errors), counted(b.Told().Unavailable), state, err))
 	}
 	_, _ = l.Delete(ctx)
 	return most, bad

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
@@ -37,13 +38,13 @@ func flapping(f *fault) {
 	first := f.grants(waited, back)
 	time.Sleep(time.Second)
 	a.end()
-	most := fullest(tried.all(), interval)
+	most := fullest(tried.Told().Grants, interval)
 	f.measured("down and up every %v for 10 s: fullest window %d at rate %d; drift 0 of %d; %d outages; first grant %v after the last; errors to callers that wait: 0",
-		every, most, permits, waited.total(), a.began.Load(), round(first))
+		every, most, permits, waited.Told().Permits(), a.began.Load(), round(first))
 	require.LessOrEqual(f, most, int64(permits))
-	tried.requireTyped(f, false)
-	waited.requireTyped(f, true)
-	requireNoDrift(f, admin(f, s), "ample", ample, waited.total())
+	requireTyped(f, tried, false)
+	requireTyped(f, waited, true)
+	requireNoDrift(f, admin(f, s), "ample", ample, waited.Told().Permits())
 	f.within("the first grant", back, first, firstGrant)
 }
 
@@ -57,7 +58,7 @@ func slow(f *fault) {
 	}, func() { proxy.Judge(nil) })
 	in := inRedis(f, admin(f, s), o.name)
 	f.measured("12 s of replies that take %v: FailOpen engages after %v; outages that ended or began again in between: %d; first grant %v after it; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable",
-		hold, round(o.engaged), o.interrupted, round(o.first), o.told(), in.used, o.tried.errs())
+		hold, round(o.engaged), o.interrupted, round(o.first), o.told(), in.used, errs(o.tried))
 	o.requireToldIsThere(in)
 	o.requireKept(firstGrant + hold)
 }
@@ -77,7 +78,7 @@ func paused(f *fault) {
 	time.Sleep(time.Second)
 	c.end()
 	in := inRedis(f, admin(f, s), c.name)
-	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable", meanwhile, round(first), c.told(), in.used, c.tried.errs())
+	f.measured("%d granted in 12 s; first grant %v after SIGCONT; %d reported, %d in Redis; %d non-blocking calls got ErrUnavailable", meanwhile, round(first), c.told(), in.used, errs(c.tried))
 	require.Zero(f, meanwhile)
 	c.requireTyped()
 	c.requireToldIsThere(in)
@@ -91,7 +92,7 @@ func lostReplies(f *fault) {
 	s := redistest.Start(f)
 	proxy := redistest.StartProxy(f, s.Addr())
 	a := newFleet(f, at(proxy.Addr(), func(o *redis.Options) { o.PoolSize = 200 }))
-	books := a.many(limiters, func(name string) *ledger { return a.waits(name, 2, 0) })
+	books := a.many(limiters, func(name string) *grantlog.Ledger { return a.waits(name, 2, 0) })
 	lost := map[string]int{}
 	var enough atomic.Bool
 	proxy.Judge(func(words []string) (v redistest.Fault) {
@@ -108,8 +109,8 @@ func lostReplies(f *fault) {
 	enough.Store(true)
 	time.Sleep(500 * time.Millisecond)
 	a.end()
-	told, errs := a.requireNoDrifts(admin(f, s), books)
-	f.measured("%d replies lost, %d grants: drift 0; errors to callers: %d", proxy.Counts().LostReplies, told, errs)
+	told := a.requireNoDrifts(admin(f, s), books)
+	f.measured("%d replies lost, %d grants: drift 0; errors to callers: 0", proxy.Counts().LostReplies, told)
 }
 
 // scriptFlush empties the script cache all the time.
@@ -128,18 +129,18 @@ func scriptFlush(f *fault) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	})
-	books := a.many(16, func(name string) *ledger { return a.tries(name, 4, 0) })
+	books := a.many(16, func(name string) *grantlog.Ledger { return a.tries(name, 4, 0) })
 	begin := time.Now()
 	f.soon("100,000 calls, or as many as there are in half a minute", func() bool {
 		calls := int64(0)
 		for _, b := range books {
-			calls += b.total()
+			calls += b.Told().Permits()
 		}
 		return calls >= 100_000 || time.Since(begin) > 30*time.Second
 	})
 	a.end()
 	flushing.Wait()
-	told, _ := a.requireNoDrifts(rdb, books)
+	told := a.requireNoDrifts(rdb, books)
 	f.measured("%d flushes, %d calls: 0 errors, drift 0", flushes, told)
 	require.Greater(f, told, int64(10*flushes), "calls between two flushes")
 }
@@ -150,7 +151,7 @@ func policies(f *fault) {
 	s := redistest.Start(f, "--appendonly", "yes", "--appendfsync", "always")
 	type side struct {
 		*fleet
-		*ledger
+		*grantlog.Ledger
 	}
 	sides := map[string]side{}
 	for name, p := range map[string]ratelimiter.OutagePolicy{
@@ -160,11 +161,11 @@ func policies(f *fault) {
 	} {
 		a := newFleet(f, at(s.Addr()), ratelimiter.WithOutagePolicy(p))
 		a.set(name, rate(permits, interval))
-		b := &ledger{}
+		b := &grantlog.Ledger{}
 		a.each(2, func(c *ratelimiter.Client) { // grants of the policies are grants, here
 			begin := time.Now()
 			r, err := c.RateLimiter(name).Allow(context.Background(), 1)
-			b.note(begin, 1, r.Granted, false, err)
+			b.Note(begin, 1, r.Granted, false, err)
 			time.Sleep(4 * time.Millisecond)
 		})
 		sides[name] = side{a, b}
@@ -181,18 +182,18 @@ func policies(f *fault) {
 	granted := map[string]int64{}
 	fullestOf := map[string]int64{}
 	for name, b := range sides {
-		down := after(b.all(), known)
-		granted[name], fullestOf[name] = permitsOf(down), fullest(down, interval)
+		down := b.Told().After(known)
+		granted[name], fullestOf[name] = down.Permits(), fullest(down, interval)
 	}
 	s.Restart()
 	back := time.Now()
-	first := f.grants(sides["closed"].ledger, back)
+	first := f.grants(sides["closed"].Ledger, back)
 	time.Sleep(2500 * time.Millisecond)
 	for _, b := range sides {
 		b.end()
-		b.requireTyped(f, false)
+		requireTyped(f, b.Ledger, false)
 	}
-	across := fullest(sides["local"].all(), interval)
+	across := fullest(sides["local"].Told().Grants, interval)
 	f.measured("known after %v; granted in %v: FailClosed %d, FailOpen %d, local quotas %d (fullest window %d at rate %d; %d across the return); first grant %v after the restart",
 		round(known.Sub(killed)), round(restart.Sub(known)), granted["closed"], granted["open"], granted["local"], fullestOf["local"], permits, across, round(first))
 	require.Zero(f, granted["closed"])

@@ -8,17 +8,19 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
 // compete starts a process for each number of permits, with eight callers that wait for so many at a time, or one caller
 // that waits for half of the rate. It returns what the callers of each were told, and what is to be measured of the parts.
-func compete(f *fault, permits int64, during time.Duration, asks ...int64) (tallies []worker.Tally, share, used float64, parts []int64) {
+func compete(f *fault, permits int64, during time.Duration, asks ...int64) (told []grantlog.Told, share, used float64, parts []int64) {
 	s := redistest.Start(f)
 	newFleet(f, at(s.Addr())).set("shared", rate(permits, time.Second))
 	var plans []worker.Plan
@@ -29,18 +31,18 @@ func compete(f *fault, permits int64, during time.Duration, asks ...int64) (tall
 		}
 		plans = append(plans, load)
 	}
-	all := int64(0)
-	for _, p := range worker.Start(f, plans...) {
-		var tally map[string]worker.Tally
-		require.NoError(f, p.Result(&tally))
-		got := tally["shared"]
-		require.Empty(f, got.Faults)
-		require.Empty(f, got.Errors)
-		tallies, parts, all = append(tallies, got), append(parts, got.Permits), all+got.Permits
+	var all grantlog.Ledger
+	for i, p := range worker.Start(f, plans...) {
+		var of map[string]grantlog.Told
+		require.NoError(f, p.Result(&of))
+		all.Merge(fmt.Sprint("process ", i), of["shared"])
+		told, parts = append(told, of["shared"]), append(parts, of["shared"].Permits())
 	}
-	share, used = float64(slices.Min(parts))/(float64(all)/float64(len(asks))), float64(all)/(float64(permits)*during.Seconds())
-	require.LessOrEqual(f, all, permits*int64(during.Seconds()+1))
-	return tallies, share, used, parts
+	requireTyped(f, &all, true)
+	granted := all.Told().Permits()
+	require.LessOrEqual(f, granted, permits*int64(during.Seconds()+1))
+	share, used = float64(slices.Min(parts))/(float64(granted)/float64(len(asks))), float64(granted)/(float64(permits)*during.Seconds())
+	return told, share, used, parts
 }
 
 // fourProcesses lets four processes with equal demand compete for one limiter.
@@ -57,11 +59,11 @@ func fourProcesses(f *fault) {
 func largeRequests(f *fault) {
 	const permits = 100
 	begin := time.Now()
-	tallies, share, _, parts := compete(f, permits, 15*time.Second, permits/2, 1, 1, 1)
+	told, share, _, parts := compete(f, permits, 15*time.Second, permits/2, 1, 1, 1)
 	f.measured("the shares are %d, that of the large requests first; the smallest is %.0f %% of an equal one; the longest wait for %d permits was %v",
-		parts, 100*share, permits/2, round(tallies[0].Longest))
+		parts, 100*share, permits/2, round(told[0].Longest))
 	require.GreaterOrEqual(f, share, .5)
-	f.within("the longest wait of a large request", begin, tallies[0].Longest, 3*time.Second)
+	f.within("the longest wait of a large request", begin, told[0].Longest, 3*time.Second)
 }
 
 // processKilled ends one of four processes by SIGKILL while its callers wait and hold permits.
@@ -80,14 +82,14 @@ func processKilled(f *fault) {
 	killed := time.Now()
 	time.Sleep(6 * time.Second)
 	until := time.Now()
-	list := after(b.all(), killed.Add(3*interval))
+	list := b.Told().After(killed.Add(3 * interval))
 	a.end()
-	gap := b.gap(killed, until)
+	gap := b.Told().Gap(killed, until)
 	lasts := until.Sub(killed.Add(3 * interval)).Seconds()
-	got := float64(permitsOf(list)) / (permits * lasts)
+	got := float64(list.Permits()) / (permits * lasts)
 	f.measured("three of four processes killed: three intervals later the one that is left uses %.0f %% of the rate; longest time without a grant %v; fullest window %d at rate %d",
 		100*got, round(gap), fullest(list, interval), permits)
-	b.requireTyped(f, true)
+	requireTyped(f, b, true)
 	require.LessOrEqual(f, fullest(list, interval), int64(permits))
 	require.GreaterOrEqual(f, got, .7)
 	f.within("the time without a grant", killed, gap, 2*interval)
@@ -102,9 +104,7 @@ func cancelled(f *fault) {
 	a.set("cancelled", rate(ample, time.Hour))
 	a.set("full", rate(1, time.Hour))
 	require.NoError(f, a.clients[0].RateLimiter("full").Acquire(f.Context(), 1))
-	var told int64
-	var mu sync.Mutex
-	cancels := 0
+	var told atomic.Int64
 	for r := range rounds {
 		var wg sync.WaitGroup
 		ctx, cancel := context.WithCancel(context.Background())
@@ -114,13 +114,8 @@ func cancelled(f *fault) {
 				name = "full"
 			}
 			wg.Go(func() {
-				err := a.clients[i%fleetSize].RateLimiter(name).Acquire(ctx, 1)
-				mu.Lock()
-				defer mu.Unlock()
-				if err == nil {
-					told++
-				} else {
-					cancels++
+				if a.clients[i%fleetSize].RateLimiter(name).Acquire(ctx, 1) == nil {
+					told.Add(1)
 				}
 			})
 		}
@@ -132,14 +127,15 @@ func cancelled(f *fault) {
 	var in stored
 	f.soon("what nobody claimed is back", func() bool {
 		in = inRedis(f, rdb, "cancelled")
-		return in.used == told
+		return in.used == told.Load()
 	})
 	for _, c := range a.clients {
 		require.NoError(f, c.Close())
 	}
 	f.soon("no goroutine is left", func() bool { return runtime.NumGoroutine() <= before+3*fleetSize+10 })
-	f.measured("%d calls cancelled of %d: %d reported, %d in Redis; goroutines %d before, %d after", cancels, callers*rounds, told, in.used, before, runtime.NumGoroutine())
-	require.Greater(f, cancels, callers)
+	cancels := callers*rounds - told.Load()
+	f.measured("%d calls cancelled of %d: %d reported, %d in Redis; goroutines %d before, %d after", cancels, callers*rounds, told.Load(), in.used, before, runtime.NumGoroutine())
+	require.Greater(f, cancels, int64(callers))
 	require.EqualValues(f, ample, in.sum())
 }
 

@@ -140,12 +140,12 @@ func failover(f *fault, dial func() redis.UniversalClient, master, replica *redi
 	time.Sleep(time.Second)
 	then()
 	c.end()
-	granted := scarce + scarceTold.total()
+	granted := scarce + scarceTold.Told().Permits()
 	f.measured("%d granted of %d in the hour; the replica takes writes after %v, first grant %v later; %d non-blocking calls got ErrUnavailable",
-		granted, scarce, round(back.Sub(begin)), round(first), c.tried.errs())
+		granted, scarce, round(back.Sub(begin)), round(first), errs(c.tried))
 	require.Greater(f, granted, int64(scarce), "the replica has forgotten, or the row shows nothing")
 	require.LessOrEqual(f, granted, int64(2*scarce))
-	scarceTold.requireTyped(f, false)
+	requireTyped(f, scarceTold, false)
 	c.requireTyped()
 	f.within("the first grant", back, first, firstGrant)
 }
@@ -197,7 +197,7 @@ func minReplicas(f *fault) {
 	time.Sleep(500 * time.Millisecond)
 	c.end()
 	f.measured("%d granted in %v of NOREPLICAS; first grant %v after the replica; drift 0 of %d; %d non-blocking calls got ErrUnavailable",
-		meanwhile, round(before.Sub(rejected)), round(first), c.told(), c.tried.errs())
+		meanwhile, round(before.Sub(rejected)), round(first), c.told(), errs(c.tried))
 	require.Zero(f, meanwhile)
 	c.requireTyped()
 	c.requireNoDrift(rdb)

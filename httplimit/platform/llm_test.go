@@ -119,7 +119,7 @@ func TestNothingLeftToSpend(t *testing.T) {
 			resp, _ := get(t, tr, "https://api.openai.com/v1/responses")
 			return resp.StatusCode
 		}
-		p := &platform{w: w, answer: says(answer)}
+		p := &platform{answer: says(answer)}
 		tr := w.transport(p, httplimit.WithProfile(OpenAI(w.key)))
 		require.Equal(t, 429, send(tr))
 		require.Contains(t, w.kinds(), httplimit.EventIgnored)
@@ -154,7 +154,7 @@ func TestTokens(t *testing.T) {
 		require.Equal(t, c.want, Tokens(respond(c.status, "application/json", c.body)), name)
 	}
 	inWorld(t, func(t *testing.T, w *world) {
-		p := &platform{w: w, answer: func(*http.Request) *http.Response {
+		p := &platform{answer: func(*http.Request) *http.Response {
 			return respond(200, "application/json", `{"usage":{"total_tokens":29}}`)
 		}}
 		tr := w.transport(p, httplimit.WithProfile(OpenAI(w.key, WithTokens(1000, func(*http.Request) int64 { return 500 }))))

@@ -3,10 +3,8 @@
 package platform
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -14,16 +12,15 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
 // A platform is a base that notes when requests arrive, and answers what it is told to.
 type platform struct {
-	w       *world
 	sent    atomic.Int64
-	mu      sync.Mutex
-	arrived []time.Duration
+	arrived grantlog.Ledger
 	answer  func(*http.Request) *http.Response // nil: 200
 	delay   func(n int) time.Duration          // of the nth request on its way
 }
@@ -32,26 +29,13 @@ func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 	if p.delay != nil {
 		time.Sleep(p.delay(int(p.sent.Add(1)) - 1))
 	}
-	p.mu.Lock()
-	p.arrived = append(p.arrived, p.w.elapsed())
-	p.mu.Unlock()
+	p.arrived.Add(grantlog.At(time.Now(), 1))
 	if p.answer != nil {
 		if resp := p.answer(r); resp != nil {
 			return resp, nil
 		}
 	}
 	return respond(200, "application/json", `{"errcode":0,"errmsg":"ok"}`), nil
-}
-
-// worst is the most requests that arrived in any window.
-func (p *platform) worst(window time.Duration) int {
-	at := slices.Sorted(slices.Values(p.arrived))
-	worst := 0
-	for i := range at {
-		end, _ := slices.BinarySearchFunc(at, at[i]+window, cmp.Compare[time.Duration])
-		worst = max(worst, end-i)
-	}
-	return worst
 }
 
 // TestMarginHoldsAgainstDelays: four times as many requests as may go are there at once, and their delays on the way are the
@@ -61,7 +45,7 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 	for name, c := range map[string]struct {
 		late  time.Duration
 		opts  []Option
-		worst int
+		worst int64
 		took  time.Duration
 	}{
 		"covered":     {49 * time.Millisecond, nil, 20, 3*1050*time.Millisecond + 19*50*time.Millisecond},
@@ -71,7 +55,7 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 	} {
 		inWorld(t, func(t *testing.T, w *world) {
 			// The 20 of a second are late, the 20 of the next are not.
-			p := &platform{w: w, delay: func(n int) time.Duration { return c.late * time.Duration(1-n/20%2) }}
+			p := &platform{delay: func(n int) time.Duration { return c.late * time.Duration(1-n/20%2) }}
 			var left atomic.Int64 // when the last one did
 			tr := w.transport(p, httplimit.WithProfile(DingTalk(w.key, append(c.opts, WithEgress(w.key))...)), httplimit.WithEvents(func(e httplimit.Event) {
 				left.Store(int64(w.elapsed()))
@@ -81,7 +65,7 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 				all.Go(func() { get(t, tr, "https://oapi.dingtalk.com/user/get") })
 			}
 			all.Wait()
-			require.Equal(t, c.worst, p.worst(time.Second), name)
+			require.Equal(t, c.worst, p.arrived.Told().Most(time.Second), name)
 			require.Equal(t, c.took, time.Duration(left.Load()), name)
 			require.Equal(t, c.late, tr.Delays("oapi.dingtalk.com").Spread(), name)
 		})
@@ -99,7 +83,7 @@ type send struct {
 func penalty(t *testing.T, profile func(key string) httplimit.Profile, first string, answer *http.Response, then ...send) {
 	t.Helper()
 	inWorld(t, func(t *testing.T, w *world) {
-		p := &platform{w: w, answer: func(*http.Request) *http.Response { r := answer; answer = nil; return r }}
+		p := &platform{answer: func(*http.Request) *http.Response { r := answer; answer = nil; return r }}
 		tr := w.transport(p, httplimit.WithProfile(profile(w.key)), httplimit.WithMaxWait(0))
 		get(t, tr, strings.ReplaceAll(first, "KEY", httplimit.Hash(w.key)))
 		for _, s := range then {

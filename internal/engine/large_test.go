@@ -16,14 +16,8 @@ import (
 )
 
 // longest returns the longest time in which the side was granted nothing, in the intervals after the first ten.
-func (s *side) longest(from, to time.Duration) (d time.Duration) {
-	last := from
-	for _, g := range s.got.grants {
-		if g.at >= from && g.at < to {
-			d, last = max(d, g.at-last), g.at
-		}
-	}
-	return max(d, to-last)
+func (s *side) longest(from, to time.Duration) time.Duration {
+	return s.got.Told().Gap(s.begun.Add(from), s.begun.Add(to))
 }
 
 // trying makes the callers of a side try every few milliseconds, so that they leave no room to anybody.

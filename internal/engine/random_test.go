@@ -8,13 +8,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
@@ -33,9 +33,8 @@ type storm struct {
 	rates    []permit.Rate
 	limiters []*limiter
 	policies []*outage.Policy
-	got      []atomic.Int64 // permits that callers have, by limiter, without those granted by policies
-	shares   []grantLog     // grants from local quotas
-	told     []spans        // the grants in got
+	told     []grantlog.Ledger // of each limiter, without what policies granted
+	shares   []grantlog.Ledger // grants from local quotas
 	wg       sync.WaitGroup
 }
 
@@ -72,8 +71,8 @@ func newStorm(t *testing.T, rdb *redis.Client, rt *rapid.T, rates []permit.Rate)
 		s.server.SetRate(l.key, r)
 		s.limiters = append(s.limiters, l)
 	}
-	s.l, s.got, s.shares = s.limiters[0], make([]atomic.Int64, len(rates)), make([]grantLog, len(rates))
-	s.told = make([]spans, len(rates))
+	s.l, s.shares = s.limiters[0], make([]grantlog.Ledger, len(rates))
+	s.told = make([]grantlog.Ledger, len(rates))
 	return s
 }
 
@@ -155,10 +154,9 @@ func (s *storm) run(p plan) {
 	note := func(i int, degraded bool) {
 		switch {
 		case !degraded:
-			s.got[i].Add(p.permits[i])
-			s.told[i].add(begin, p.permits[i])
+			s.told[i].Note(begin, p.permits[i], true, false, nil)
 		case p.policy.Kind == outage.LocalQuota:
-			s.shares[i].add(s.elapsed(), p.permits[i])
+			s.shares[i].Add(grantlog.At(time.Now(), p.permits[i]))
 		}
 	}
 	if got.Granted {
@@ -169,43 +167,6 @@ func (s *storm) run(p plan) {
 			note(i, all.Degraded)
 		}
 	}
-}
-
-// A spans records how long the callers asked that were granted something.
-type spans struct {
-	mu   sync.Mutex
-	list []span
-}
-
-type span struct {
-	begin, end time.Time
-	permits    int64
-}
-
-func (p *spans) add(begin time.Time, permits int64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.list = append(p.list, span{begin, time.Now(), permits})
-}
-
-// check returns an error unless each caller can have been granted its permits while it asked: whoever asked only
-// within some time has no more than was granted within that time, which is what granted returns.
-func (p *spans) check(granted func(from, until time.Time) int64) error {
-	for _, first := range p.list {
-		for _, last := range p.list {
-			n := int64(0)
-			for _, x := range p.list {
-				if !x.begin.Before(first.begin) && !x.end.After(last.end) {
-					n += x.permits
-				}
-			}
-			if was := granted(first.begin, last.end); n > was {
-				return fmt.Errorf("callers that asked between %v and %v have %d permits, of which %d were granted then",
-					first.begin.Format(time.StampMicro), last.end.Format(time.StampMicro), n, was)
-			}
-		}
-	}
-	return nil
 }
 
 // play runs the given number of random plans, and returns when all of their callers have an outcome.
@@ -275,9 +236,9 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(true))
 			for i, l := range s.limiters {
-				require.Equal(rt, s.got[i].Load(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
-				require.NoError(rt, s.told[i].check(func(from, until time.Time) int64 { return s.server.Granted(l.key, from, until) }), l.key)
-				granted += s.got[i].Load()
+				require.Equal(rt, s.told[i].Told().Permits(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
+				require.NoError(rt, s.told[i].Told().Check(func(from, until time.Time) int64 { return s.server.Granted(l.key, from, until) }), l.key)
+				granted += s.told[i].Told().Permits()
 			}
 			for _, c := range s.p.Calls() {
 				if c.Replay {
@@ -334,12 +295,12 @@ func TestOutagesAtRandom(t *testing.T) {
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(false))
 			for i, l := range s.limiters {
-				require.LessOrEqual(rt, s.got[i].Load(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
+				require.LessOrEqual(rt, s.told[i].Told().Permits(), s.server.Granted(l.key, time.Time{}, time.Time{}), "what the callers of %s have, and what is granted", l.key)
 				r := rates[i]
 				// The rate of the policy applies until the server has reported its own.
 				most := max(r.Permits, rates[0].Permits) / int64(nodes)
-				require.LessOrEqual(rt, s.shares[i].worst(min(r.Interval, rates[0].Interval)), most, "the local quota of %s", l.key)
-				local += s.shares[i].total()
+				require.LessOrEqual(rt, s.shares[i].Told().Most(min(r.Interval, rates[0].Interval)), most, "the local quota of %s", l.key)
+				local += s.shares[i].Told().Permits()
 			}
 			time.Sleep(10 * time.Second)
 			for _, l := range s.limiters {

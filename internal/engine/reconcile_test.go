@@ -40,9 +40,9 @@ func TestLocalGrantsAreTold(t *testing.T) {
 		w.used(10)
 		grants := w.server.Grants(w.l.key)
 		require.Len(t, grants, 4)
-		for i, want := range []granted{{4 * time.Second, 2}, {5 * time.Second, 1}, {6 * time.Second, 2}, {ended, 5}} {
-			require.Equal(t, want.permits, grants[i].Permits)
-			early := begun.Add(want.at).Sub(grants[i].At)
+		for i, at := range []time.Duration{4 * time.Second, 5 * time.Second, 6 * time.Second, ended} {
+			require.Equal(t, []int64{2, 1, 2, 5}[i], grants[i].Permits)
+			early := begun.Add(at).Sub(grants[i].At)
 			require.True(t, 0 <= early && early < 2*time.Millisecond, "%v", early)
 		}
 		told := 0

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
@@ -25,7 +26,8 @@ type side struct {
 	think      time.Duration
 	from, till time.Duration // when the side takes part; a till of 0 means to the end
 	acquire    func(ctx context.Context, permits int64) bool
-	got        grantLog
+	begun      time.Time
+	got        grantlog.Ledger
 }
 
 // ourSide returns a side of callers in the process of w.
@@ -60,19 +62,15 @@ func redissonSide(w *world, callers int, phase time.Duration) *side {
 }
 
 // in returns the permits that the side was granted between two instants.
-func (s *side) in(from, to time.Duration) (n int64) {
-	for _, g := range s.got.grants {
-		if g.at >= from && g.at < to {
-			n += g.permits
-		}
-	}
-	return n
+func (s *side) in(from, to time.Duration) int64 {
+	return s.got.Told().Only(func(g grantlog.Grant) bool { return g.End.Sub(s.begun) >= from && g.End.Sub(s.begun) < to }).Permits()
 }
 
 func play(w *world, lasts time.Duration, sides ...*side) {
 	w.epoch = time.Now()
 	var wg sync.WaitGroup
 	for _, s := range sides {
+		s.begun = w.epoch
 		if s.till == 0 {
 			s.till = lasts
 		}
@@ -82,7 +80,7 @@ func play(w *world, lasts time.Duration, sides ...*side) {
 				w.at(s.from + late)
 				ctx := w.leaving(s.till - s.from - late)
 				for ctx.Err() == nil && s.acquire(ctx, s.permits) {
-					s.got.add(w.elapsed(), s.permits)
+					s.got.Add(grantlog.At(time.Now(), s.permits))
 					time.Sleep(s.think)
 				}
 			})
@@ -264,8 +262,9 @@ func TestNobodyElseCostsNothing(t *testing.T) {
 			}
 			before, ours := w.p.Sent(), ourSide(w, 8, 1)
 			play(w, 200*time.Second, ours)
-			for _, g := range ours.got.grants {
-				require.Zero(t, g.at%(100*time.Millisecond), "served at %v", g.at)
+			for _, g := range ours.got.Told().Grants {
+				at := g.End.Sub(w.epoch)
+				require.Zero(t, at%(100*time.Millisecond), "served at %v", at)
 			}
 			require.EqualValues(t, 2000, ours.in(0, 200*time.Second))
 			require.LessOrEqual(t, float64(w.p.Sent()-before), 1.3*2000, "calls")
@@ -285,11 +284,11 @@ func TestWhoDoesNotWaitIsLeftNothing(t *testing.T) {
 		}
 		ours := ourSide(w, 8, 1)
 		play(w, time.Second, ours) // from 900 ms on
-		var want []granted
+		var want grantlog.Grants
 		for i := range 10 {
-			want = append(want, granted{100*time.Millisecond + time.Duration(i)*90*time.Millisecond, 1})
+			want = append(want, grantlog.At(w.epoch.Add(100*time.Millisecond+time.Duration(i)*90*time.Millisecond), 1))
 		}
-		require.Equal(t, want, ours.got.grants)
+		require.Equal(t, want, ours.got.Told().Grants)
 	})
 }
 
@@ -303,9 +302,10 @@ func TestUnusedSharesAreUsed(t *testing.T) {
 		require.EqualValues(t, 200, ours.in(0, 20*time.Second), "alone")
 		require.GreaterOrEqual(t, theirs.in(25*time.Second, 40*time.Second), int64(60), "together")
 		require.GreaterOrEqual(t, ours.in(40*time.Second, 45*time.Second), int64(45), "they have left")
-		for i, g := range ours.got.grants {
-			if g.at > 46*time.Second {
-				require.Equal(t, time.Second, g.at-ours.got.grants[i-10].at, "alone again, nothing is late: %v", g.at)
+		list := ours.got.Told().Grants
+		for i, g := range list {
+			if at := g.End.Sub(w.epoch); at > 46*time.Second {
+				require.Equal(t, time.Second, g.End.Sub(list[i-10].End), "alone again, nothing is late: %v", at)
 			}
 		}
 	})

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -140,7 +141,7 @@ func TestLocalQuotaDuringSlowReplies(t *testing.T) {
 		w.granted(1)
 		time.Sleep(2 * time.Second)
 		w.delay(2 * time.Second)
-		var log grantLog
+		var log grantlog.Ledger
 		var wg sync.WaitGroup
 		begin := w.elapsed()
 		for i := range 20 {
@@ -149,7 +150,7 @@ func TestLocalQuotaDuringSlowReplies(t *testing.T) {
 				for w.elapsed() < 32*time.Second {
 					ok, err := l.TryAcquire(w.ctx, 1, 700*time.Millisecond)
 					if err == nil && ok {
-						log.add(w.elapsed(), 1)
+						log.Add(grantlog.At(time.Now(), 1))
 					}
 				}
 			})
@@ -158,15 +159,15 @@ func TestLocalQuotaDuringSlowReplies(t *testing.T) {
 			for w.elapsed() < 32*time.Second {
 				if r, err := l.Allow(w.ctx, 1); err == nil && r.Granted {
 					require.True(t, r.Degraded)
-					log.add(w.elapsed(), 1)
+					log.Add(grantlog.At(time.Now(), 1))
 				}
 				time.Sleep(13 * time.Millisecond)
 			}
 		})
 		wg.Wait()
-		require.LessOrEqual(t, log.worst(time.Second), int64(5))
-		require.GreaterOrEqual(t, log.total(), int64(5*(30-3)), "the share is used")
-		require.GreaterOrEqual(t, log.grants[0].at, begin+2500*time.Millisecond, "an interval after the outage is known")
+		require.LessOrEqual(t, log.Told().Most(time.Second), int64(5))
+		require.GreaterOrEqual(t, log.Told().Permits(), int64(5*(30-3)), "the share is used")
+		require.GreaterOrEqual(t, log.Told().Grants[0].End.Sub(w.epoch), begin+2500*time.Millisecond, "an interval after the outage is known")
 		time.Sleep(5 * time.Second)
 		w.used(0)
 	})

@@ -6,7 +6,6 @@ import (
 	"context"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -330,35 +329,6 @@ func (w *world) together(permits int64, count int) (granted int) {
 	}
 	return granted
 }
-
-// A grantLog records what callers were granted and when.
-type grantLog struct {
-	mu     sync.Mutex
-	grants []granted
-}
-
-type granted struct {
-	at      time.Duration
-	permits int64
-}
-
-func (g granted) span() (begin, end time.Time, permits int64) {
-	at := time.Time{}.Add(g.at)
-	return at, at, g.permits
-}
-
-func (g *grantLog) add(at time.Duration, permits int64) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.grants = append(g.grants, granted{at, permits})
-}
-
-// worst returns the largest number of permits in any window of one interval.
-func (g *grantLog) worst(interval time.Duration) int64 {
-	return redistest.Sum(redistest.Fullest(g.grants, interval, granted.span), granted.span)
-}
-
-func (g *grantLog) total() int64 { return redistest.Sum(g.grants, granted.span) }
 
 // calls returns the number of calls of that kind that the process has made.
 func (w *world) calls(op string) (n int) {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/stretchr/testify/require"
@@ -59,15 +60,12 @@ func (m *model) when(now time.Time, permits int64) (at time.Time) {
 }
 
 // worst returns the largest number of permits in any window.
-func (m *model) worst() (most int64) {
-	sum, oldest := int64(0), 0
+func (m *model) worst() int64 {
+	var all grantlog.Grants
 	for _, g := range m.grants {
-		for sum += g.permits; !m.grants[oldest].at.After(g.at.Add(-m.interval)); oldest++ {
-			sum -= m.grants[oldest].permits
-		}
-		most = max(most, sum)
+		all = append(all, grantlog.At(g.at, g.permits))
 	}
-	return most
+	return all.Most(m.interval)
 }
 
 // TestShareIsASlidingLog checks a share against an exact sliding log: When returns the very instant at which

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 // A Grant is what Redis granted to one run of a call.
@@ -21,9 +21,6 @@ type Grant struct {
 
 	told bool // it was granted without Redis and reconciled later
 }
-
-// Span returns when g was made, for [redistest.Fullest].
-func (g Grant) Span() (begin, end time.Time, permits int64) { return g.At, g.At, g.Permits }
 
 // A ledger holds every grant that was made to the processes of a test, also those whose replies were lost.
 type ledger struct {
@@ -148,8 +145,13 @@ func (s *Server) CheckWindows(told bool) error {
 	var errs []error
 	for b, l := range s.books {
 		r := s.rates[b.key]
-		grants := slices.DeleteFunc(l.all(), func(g Grant) bool { return g.told && !told })
-		if most := redistest.Sum(redistest.Fullest(grants, r.Interval, Grant.Span), Grant.Span); most > r.Permits && !s.changed[b.key] {
+		var grants grantlog.Grants
+		for _, g := range l.all() {
+			if told || !g.told {
+				grants = append(grants, grantlog.At(g.At, g.Permits))
+			}
+		}
+		if most := grants.Most(r.Interval); most > r.Permits && !s.changed[b.key] {
 			errs = append(errs, fmt.Errorf("%q granted %d permits within an interval: %v", b.key, most, r))
 		}
 	}

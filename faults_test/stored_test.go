@@ -5,7 +5,6 @@ package faults_test
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,134 +16,30 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
 )
 
-// A grant is what one caller was told: it asked at begin, and had the permits at end. The grant was made in between.
-// Both are read from the monotonic clock, which no fault changes.
-type grant struct {
-	begin, end time.Time
-	permits    int64
-}
-
-// A ledger holds what the callers of one limiter were told.
-type ledger struct {
-	mu       sync.Mutex
-	grants   []grant
-	degraded int // grants by an outage policy, which are not among the grants
-	away     map[string]int
-	wrong    map[string]int // errors other than ErrUnavailable
-}
-
-// note records the outcome of a call that began at begin.
-func (b *ledger) note(begin time.Time, permits int64, granted, degraded bool, err error) {
-	end := time.Now()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case err != nil:
-		kind := &b.wrong
-		if errors.Is(err, ratelimiter.ErrUnavailable) {
-			kind = &b.away
-		}
-		if *kind == nil {
-			*kind = map[string]int{}
-		}
-		(*kind)[err.Error()]++
-	case !granted:
-	case degraded:
-		b.degraded++
-	default:
-		b.grants = append(b.grants, grant{begin, end, permits})
+// requireTyped fails f if a caller got an error other than ErrUnavailable, or any error at all if none is true.
+func requireTyped(f *fault, b *grantlog.Ledger, none bool) {
+	f.Helper()
+	told := b.Told()
+	require.Empty(f, told.Errors)
+	if none {
+		require.Empty(f, told.Unavailable)
 	}
-}
-
-// all returns the grants until now, by the instant at which they were asked for.
-func (b *ledger) all() []grant {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := slices.Clone(b.grants)
-	slices.SortFunc(list, func(x, y grant) int { return x.begin.Compare(y.begin) })
-	return list
-}
-
-func (b *ledger) total() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return permitsOf(b.grants)
-}
-
-func permitsOf(grants []grant) (n int64) {
-	for _, g := range grants {
-		n += g.permits
-	}
-	return n
 }
 
 // errs returns how often callers got ErrUnavailable.
-func (b *ledger) errs() (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, times := range b.away {
-		n += times
-	}
-	return n
-}
-
-// requireTyped fails f if a caller got an error other than ErrUnavailable, or any error at all if none is true.
-func (b *ledger) requireTyped(f *fault, none bool) {
-	f.Helper()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	require.Empty(f, b.wrong)
-	if none {
-		require.Empty(f, b.away)
-	}
-}
+func errs(b *grantlog.Ledger) int { return sum(b.Told().Unavailable) }
 
 // rounding is what the window may seem shorter by than the interval: Redis counts whole milliseconds.
 const rounding = 2 * time.Millisecond
 
 // fullest returns the largest number of permits that were certainly granted within less than interval.
-func fullest(grants []grant, interval time.Duration) int64 {
-	return permitsOf(redistest.Fullest(grants, interval-rounding, func(g grant) (begin, end time.Time, permits int64) {
-		return g.begin, g.end, g.permits
-	}))
-}
-
-// after returns the grants that were asked for after t.
-func after(grants []grant, t time.Time) []grant {
-	return slices.DeleteFunc(slices.Clone(grants), func(g grant) bool { return !g.begin.After(t) })
-}
-
-// firstAfter returns how long after t a grant reached its caller, however long ago it was asked for.
-func (b *ledger) firstAfter(t time.Time) (time.Duration, bool) {
-	var had []grant
-	for _, g := range b.all() {
-		if g.end.After(t) {
-			had = append(had, g)
-		}
-	}
-	if len(had) == 0 {
-		return 0, false
-	}
-	first := slices.MinFunc(had, func(x, y grant) int { return x.end.Compare(y.end) })
-	return first.end.Sub(t), true
-}
-
-// gap returns the longest time without a grant between t and until.
-func (b *ledger) gap(t, until time.Time) (longest time.Duration) {
-	list := b.all()
-	slices.SortFunc(list, func(x, y grant) int { return x.end.Compare(y.end) })
-	last := t
-	for _, g := range list {
-		if g.end.After(t) && g.end.Before(until) {
-			longest, last = max(longest, g.end.Sub(last)), g.end
-		}
-	}
-	return max(longest, until.Sub(last))
+func fullest(grants grantlog.Grants, interval time.Duration) int64 {
+	return grants.Most(interval - rounding)
 }
 
 // A stored is what Redis holds of a limiter.
