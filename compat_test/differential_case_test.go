@@ -2,7 +2,10 @@
 
 package compat_test
 
-import "slices"
+import (
+	"fmt"
+	"slices"
+)
 
 // A twinCase is one operation of ours in one state. The entries of the closed list decide by it alone, and not by
 // anything that happened later.
@@ -170,4 +173,27 @@ func (c twinCase) explain(theirs twinOutcome, inHealed func(twinCase) (twinOutco
 		}
 	}
 	return want, met, nil
+}
+
+// sound checks what holds after every operation: where permits left and in use added up to the rate they still do,
+// and no window holds more than the rate.
+func (c twinCase) sound(did twinOutcome, byUs bool) error {
+	if c.slot < 0 || !did.state.initialized() {
+		return nil
+	}
+	healthy := func(s twinState) bool {
+		slot := s.slots[c.slot]
+		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= 0 && slot.value+slot.members.total() == s.number("rate")
+	}
+	if !healthy(c.before) || healthy(did.state) {
+		return nil
+	}
+	keeps := c.op.setsRate() && c.op.keep
+	if !byUs && (c.op.name == "release" || keeps || c.op.permits < 1) {
+		return nil // rows 9, 10 and 18
+	}
+	if !c.op.usesPermits() && !c.op.setsRate() {
+		return nil // delete, and the operations on the limiter made after it
+	}
+	return fmt.Errorf("%s: permits left and in use no longer add up to the rate: before %s, after %s", c.op, c.before, did.state)
 }

@@ -102,7 +102,7 @@ func (w *twinWorld) play(ctx context.Context, n int) error {
 // step runs one operation on both limiters and compares.
 func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	w.operations++
-	id, random := w.ids[op.client], w.jar.random(w.rng.Uint64())
+	random := w.jar.random(w.rng.Uint64())
 	// We do the operations whose arguments we reject, because the jar would leave their effects behind.
 	byUs := !w.mixed || w.rng.IntN(2) == 0 || op.outOfRange()
 	c := w.caseOf(op)
@@ -114,26 +114,8 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	}
 	w.note("%d %s by %s", c.now, op, map[bool]string{true: "us", false: "the jar"}[byUs])
 
-	var did, alone twinOutcome
-	pipe := w.rdb.Pipeline()
-	var together sent
-	if byUs {
-		did.answer = w.us.do(ctx, op)
-	} else {
-		together = w.jar.send(ctx, pipe, op, w.name[0], id, c.now, random)
-	}
-	theirs := w.jar.send(ctx, pipe, op, w.name[1], id, c.now, random)
-	looks := []*redis.Cmd{twinLook.Eval(ctx, pipe, w.keys[0]), twinLook.Eval(ctx, pipe, w.keys[1])}
-	_, _ = pipe.Exec(ctx) // each command has its own error
-	alone.answer = theirs.answer()
-	if !byUs {
-		did.answer = together.answer()
-	}
-	var err error
-	if did.state, err = parseState(looks[0]); err != nil {
-		return err
-	}
-	if alone.state, err = parseState(looks[1]); err != nil {
+	did, alone, err := w.both(ctx, c, byUs, random)
+	if err != nil {
 		return err
 	}
 	w.note("  %v %v", did.answer, did.state)
@@ -161,6 +143,28 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 	}
 	w.ours, w.theirs = did.state, alone.state
 	return w.meet(ctx, met)
+}
+
+// both runs the operation on our limiter, by us or by the jar, and by the jar on the other.
+func (w *twinWorld) both(ctx context.Context, c twinCase, byUs bool, random string) (did, alone twinOutcome, err error) {
+	pipe, id := w.rdb.Pipeline(), w.ids[c.op.client]
+	var together sent
+	if byUs {
+		did.answer = w.us.do(ctx, c.op)
+	} else {
+		together = w.jar.send(ctx, pipe, c.op, w.name[0], id, c.now, random)
+	}
+	theirs := w.jar.send(ctx, pipe, c.op, w.name[1], id, c.now, random)
+	looks := []*redis.Cmd{twinLook.Eval(ctx, pipe, w.keys[0]), twinLook.Eval(ctx, pipe, w.keys[1])}
+	_, _ = pipe.Exec(ctx) // each command has its own error
+	alone.answer = theirs.answer()
+	if !byUs {
+		did.answer = together.answer()
+	}
+	if did.state, err = parseState(looks[0]); err == nil {
+		alone.state, err = parseState(looks[1])
+	}
+	return did, alone, err
 }
 
 // is reports whether o is want, but for what only we tell.
@@ -272,29 +276,6 @@ func (w *twinWorld) copy(ctx context.Context, from int) error {
 	}
 	_, err := pipe.Exec(ctx)
 	return err
-}
-
-// sound checks what holds after every operation: where permits left and in use added up to the rate they still do,
-// and no window holds more than the rate.
-func (c twinCase) sound(did twinOutcome, byUs bool) error {
-	if c.slot < 0 || !did.state.initialized() {
-		return nil
-	}
-	healthy := func(s twinState) bool {
-		slot := s.slots[c.slot]
-		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= 0 && slot.value+slot.members.total() == s.number("rate")
-	}
-	if !healthy(c.before) || healthy(did.state) {
-		return nil
-	}
-	keeps := c.op.setsRate() && c.op.keep
-	if !byUs && (c.op.name == "release" || keeps || c.op.permits < 1) {
-		return nil // rows 9, 10 and 18
-	}
-	if !c.op.usesPermits() && !c.op.setsRate() {
-		return nil // delete, and the operations on the limiter made after it
-	}
-	return fmt.Errorf("%s: permits left and in use no longer add up to the rate: before %s, after %s", c.op, c.before, did.state)
 }
 
 func (w *twinWorld) note(format string, args ...any) {

@@ -132,7 +132,7 @@ func (r *results) mark(c cell) string {
 func (r *results) markdown() string {
 	var out strings.Builder
 	var operations []string
-	for _, s := range scenarios() {
+	for _, s := range scenarios {
 		if !slices.Contains(operations, s.operation) {
 			operations = append(operations, s.operation)
 		}

@@ -2,7 +2,10 @@
 
 package compat_test
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // A step is one call of a scenario, or a pause.
 type step struct {
@@ -53,92 +56,98 @@ var fullView = []step{
 	do("trySetRate", typeOf, 4, long), do("delete"), do("isExists"), take(1),
 }
 
-// scenarios returns the rows of the matrix.
-func scenarios() []scenario {
-	five := []step{rate(5, long), take(2)}
-	spent := []step{rate(5, short), take(5)}
-	expiring := append(five[:2:2], do("expire", 10*time.Minute), take(1))
-	list := []scenario{
-		{operation: "trySetRate", name: "new", act: []step{rate(5, long)}},
-		{operation: "trySetRate", name: "there is one", setup: five, act: []step{do("trySetRate", otherType, 9, short)}},
-		{operation: "trySetRate", name: "keep-alive", since: "3.38.0", act: []step{do("trySetRate", typeOf, 5, long, 2*long), take(2)}},
-		{operation: "trySetRate", name: "keep-alive too short", since: "3.38.0", act: []step{do("trySetRate", typeOf, 5, long, short)}},
+// What scenarios begin with.
+var (
+	five     = []step{rate(5, long), take(2)}
+	spent    = []step{rate(5, short), take(5)}
+	expiring = []step{rate(5, long), take(2), do("expire", 10*time.Minute), take(1)}
+)
 
-		{operation: "setRate", name: "new", act: []step{do("setRate", typeOf, 5, long)}},
-		{operation: "setRate", name: "more", setup: five, act: []step{do("setRate", typeOf, 9, long)}},
-		{operation: "setRate", name: "fewer", setup: five, act: []step{do("setRate", typeOf, 1, 2*long)}},
-		{operation: "setRate", name: "another type", setup: five, act: []step{do("setRate", otherType, 6, long)}},
-		{operation: "setRate", name: "of an expiring limiter", setup: expiring, act: []step{do("setRate", typeOf, 9, long)}},
-		{operation: "setRate", name: "keep-alive", since: "3.38.0", setup: five, act: []step{do("setRate", typeOf, 9, long, 2*long), take(1)}},
+// scenarios are the rows of the matrix.
+var scenarios = slices.Concat([]scenario{
+	{operation: "trySetRate", name: "new", act: []step{rate(5, long)}},
+	{operation: "trySetRate", name: "there is one", setup: five, act: []step{do("trySetRate", otherType, 9, short)}},
+	{operation: "trySetRate", name: "keep-alive", since: "3.38.0", act: []step{do("trySetRate", typeOf, 5, long, 2*long), take(2)}},
+	{operation: "trySetRate", name: "keep-alive too short", since: "3.38.0", act: []step{do("trySetRate", typeOf, 5, long, short)}},
 
-		{operation: "setRate(args)", name: "keep state, more", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, "-", true)}},
-		{operation: "setRate(args)", name: "keep state, fewer", since: "4.4.0", setup: []step{rate(5, long), take(1), take(3)}, act: []step{do("setRateArgs", typeOf, 2, long, "-", true)}},
-		{operation: "setRate(args)", name: "keep state, shorter interval", since: "4.4.0", setup: append(five[:2:2], sleep(short), take(1)), act: []step{do("setRateArgs", typeOf, 9, short, "-", true)}},
-		{operation: "setRate(args)", name: "keep state, another type", since: "4.4.0", setup: five, act: []step{do("setRateArgs", otherType, 9, long, "-", true)}},
-		{operation: "setRate(args)", name: "keep state, keep-alive", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, 2*long, true)}},
-		{operation: "setRate(args)", name: "forget state", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, "-", false)}},
-		{operation: "updateRate", name: "absent", since: "4.4.0", act: []step{do("updateRate", typeOf, 9, long, "-", true)}},
-		{operation: "updateRate", name: "keep state", since: "4.4.0", setup: five, act: []step{do("updateRate", typeOf, 9, long, "-", true)}},
-		{operation: "updateRate", name: "forget state", since: "4.4.0", setup: five, act: []step{do("updateRate", typeOf, 3, long, 2*long, false)}},
-		{operation: "updateRate", name: "another type", since: "4.4.0", setup: five, act: []step{do("updateRate", otherType, 3, long, "-", false)}},
+	{operation: "setRate", name: "new", act: []step{do("setRate", typeOf, 5, long)}},
+	{operation: "setRate", name: "more", setup: five, act: []step{do("setRate", typeOf, 9, long)}},
+	{operation: "setRate", name: "fewer", setup: five, act: []step{do("setRate", typeOf, 1, 2*long)}},
+	{operation: "setRate", name: "another type", setup: five, act: []step{do("setRate", otherType, 6, long)}},
+	{operation: "setRate", name: "of an expiring limiter", setup: expiring, act: []step{do("setRate", typeOf, 9, long)}},
+	{operation: "setRate", name: "keep-alive", since: "3.38.0", setup: five, act: []step{do("setRate", typeOf, 9, long, 2*long), take(1)}},
 
-		{operation: "getConfig", name: "absent", act: []step{do("getConfig")}},
-		{operation: "getConfig", name: "present", setup: five, act: []step{do("getConfig")}},
+	{operation: "setRate(args)", name: "keep state, more", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, "-", true)}},
+	{operation: "setRate(args)", name: "keep state, fewer", since: "4.4.0", setup: []step{rate(5, long), take(1), take(3)}, act: []step{do("setRateArgs", typeOf, 2, long, "-", true)}},
+	{operation: "setRate(args)", name: "keep state, shorter interval", since: "4.4.0", setup: append(five[:2:2], sleep(short), take(1)), act: []step{do("setRateArgs", typeOf, 9, short, "-", true)}},
+	{operation: "setRate(args)", name: "keep state, another type", since: "4.4.0", setup: five, act: []step{do("setRateArgs", otherType, 9, long, "-", true)}},
+	{operation: "setRate(args)", name: "keep state, keep-alive", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, 2*long, true)}},
+	{operation: "setRate(args)", name: "forget state", since: "4.4.0", setup: five, act: []step{do("setRateArgs", typeOf, 9, long, "-", false)}},
+	{operation: "updateRate", name: "absent", since: "4.4.0", act: []step{do("updateRate", typeOf, 9, long, "-", true)}},
+	{operation: "updateRate", name: "keep state", since: "4.4.0", setup: five, act: []step{do("updateRate", typeOf, 9, long, "-", true)}},
+	{operation: "updateRate", name: "forget state", since: "4.4.0", setup: five, act: []step{do("updateRate", typeOf, 3, long, 2*long, false)}},
+	{operation: "updateRate", name: "another type", since: "4.4.0", setup: five, act: []step{do("updateRate", otherType, 3, long, "-", false)}},
 
-		{operation: "tryAcquire", name: "not initialized", act: []step{take(1)}},
-		{operation: "tryAcquire", name: "first", setup: []step{rate(5, long)}, act: []step{take(2)}},
-		{operation: "tryAcquire", name: "all, and then more", setup: five, act: []step{take(3), take(1)}},
-		{operation: "tryAcquire", name: "more than the rate", setup: five, act: []step{take(6)}},
-		{operation: "tryAcquire", name: "more than is left", setup: five, act: []step{take(4), take(3)}},
-		{operation: "tryAcquire", name: "after the window", setup: spent, act: []step{take(1), sleep(short + 100*time.Millisecond), take(4)}},
-		{operation: "tryAcquire", name: "of an expiring limiter", setup: expiring, act: []step{take(1)}},
-		{operation: "tryAcquire", name: "keep-alive", since: "3.38.0", setup: []step{rate(5, long), do("setRate", typeOf, 5, long, 2*long)}, act: []step{take(2)}},
+	{operation: "getConfig", name: "absent", act: []step{do("getConfig")}},
+	{operation: "getConfig", name: "present", setup: five, act: []step{do("getConfig")}},
 
-		{operation: "tryAcquire(timeout)", name: "0", setup: spent, act: []step{do("tryAcquire", 1, time.Duration(0))}},
-		{operation: "tryAcquire(timeout)", name: "too short", setup: spent, act: []step{do("tryAcquire", 1, 100*time.Millisecond)}},
-		{operation: "tryAcquire(timeout)", name: "long enough", setup: spent, act: []step{do("tryAcquire", 4, 2*time.Second)}},
-		{operation: "tryAcquire(timeout)", name: "Duration", since: "3.52.0", setup: spent, act: []step{do("tryAcquireDuration", 4, 2*time.Second)}},
+	{operation: "tryAcquire", name: "not initialized", act: []step{take(1)}},
+	{operation: "tryAcquire", name: "first", setup: []step{rate(5, long)}, act: []step{take(2)}},
+	{operation: "tryAcquire", name: "all, and then more", setup: five, act: []step{take(3), take(1)}},
+	{operation: "tryAcquire", name: "more than the rate", setup: five, act: []step{take(6)}},
+	{operation: "tryAcquire", name: "more than is left", setup: five, act: []step{take(4), take(3)}},
+	{operation: "tryAcquire", name: "after the window", setup: spent, act: []step{take(1), sleep(short + 100*time.Millisecond), take(4)}},
+	{operation: "tryAcquire", name: "of an expiring limiter", setup: expiring, act: []step{take(1)}},
+	{operation: "tryAcquire", name: "keep-alive", since: "3.38.0", setup: []step{rate(5, long), do("setRate", typeOf, 5, long, 2*long)}, act: []step{take(2)}},
 
-		{operation: "acquire", name: "at once", setup: five, act: []step{do("acquire", 3)}},
-		{operation: "acquire", name: "waits", setup: spent, act: []step{do("acquire", 3)}},
-		// 3.13.4 waits forever.
-		{operation: "acquire", name: "more than the rate", since: "3.14.0", setup: five, act: []step{do("acquire", 6)}},
-		{operation: "acquire", name: "not initialized", act: []step{do("acquire", 1)}},
+	{operation: "tryAcquire(timeout)", name: "0", setup: spent, act: []step{do("tryAcquire", 1, time.Duration(0))}},
+	{operation: "tryAcquire(timeout)", name: "too short", setup: spent, act: []step{do("tryAcquire", 1, 100*time.Millisecond)}},
+	{operation: "tryAcquire(timeout)", name: "long enough", setup: spent, act: []step{do("tryAcquire", 4, 2*time.Second)}},
+	{operation: "tryAcquire(timeout)", name: "Duration", since: "3.52.0", setup: spent, act: []step{do("tryAcquireDuration", 4, 2*time.Second)}},
 
-		{operation: "availablePermits", name: "not initialized", act: []step{do("availablePermits")}},
-		{operation: "availablePermits", name: "unused", setup: []step{rate(5, long)}, act: []step{do("availablePermits")}},
-		{operation: "availablePermits", name: "in use", setup: five, act: []step{do("availablePermits")}},
-		{operation: "availablePermits", name: "after the window", setup: spent, act: []step{sleep(short + 100*time.Millisecond), do("availablePermits")}},
-		{operation: "availablePermits", name: "of an expiring limiter, after the window", setup: append(spent[:2:2], do("expire", long)), act: []step{sleep(short + 100*time.Millisecond), do("availablePermits")}},
-		{operation: "availablePermits", name: "of an expiring limiter", setup: expiring, act: []step{do("availablePermits")}},
+	{operation: "acquire", name: "at once", setup: five, act: []step{do("acquire", 3)}},
+	{operation: "acquire", name: "waits", setup: spent, act: []step{do("acquire", 3)}},
+	// 3.13.4 waits forever.
+	{operation: "acquire", name: "more than the rate", since: "3.14.0", setup: five, act: []step{do("acquire", 6)}},
+	{operation: "acquire", name: "not initialized", act: []step{do("acquire", 1)}},
 
-		{operation: "release", name: "all", since: "3.52.0", setup: five, act: []step{do("release", 2)}},
-		{operation: "release", name: "part", since: "3.52.0", setup: []step{rate(5, long), take(1), take(3)}, act: []step{do("release", 2)}},
-		{operation: "release", name: "more than are in use", since: "3.52.0", setup: five, act: []step{do("release", 4)}},
+	{operation: "availablePermits", name: "not initialized", act: []step{do("availablePermits")}},
+	{operation: "availablePermits", name: "unused", setup: []step{rate(5, long)}, act: []step{do("availablePermits")}},
+	{operation: "availablePermits", name: "in use", setup: five, act: []step{do("availablePermits")}},
+	{operation: "availablePermits", name: "after the window", setup: spent, act: []step{sleep(short + 100*time.Millisecond), do("availablePermits")}},
+	{operation: "availablePermits", name: "of an expiring limiter, after the window", setup: append(spent[:2:2], do("expire", long)), act: []step{sleep(short + 100*time.Millisecond), do("availablePermits")}},
+	{operation: "availablePermits", name: "of an expiring limiter", setup: expiring, act: []step{do("availablePermits")}},
 
-		{operation: "expire", name: "absent", act: []step{do("expire", long)}},
-		{operation: "expire", name: "unused", setup: []step{rate(5, long)}, act: []step{do("expire", long)}},
-		{operation: "expire", name: "in use", setup: five, act: []step{do("expire", long)}},
-		{operation: "expire", name: "in time", setup: five, act: []step{do("expire", 200*time.Millisecond), sleep(300 * time.Millisecond)}},
-		{operation: "expireAt", name: "in use", setup: five, act: []step{do("expireAt", inAnHour)}},
-		{operation: "expireAt", name: "past", setup: five, act: []step{do("expireAt", int64(1))}},
+	{operation: "release", name: "all", since: "3.52.0", setup: five, act: []step{do("release", 2)}},
+	{operation: "release", name: "part", since: "3.52.0", setup: []step{rate(5, long), take(1), take(3)}, act: []step{do("release", 2)}},
+	{operation: "release", name: "more than are in use", since: "3.52.0", setup: five, act: []step{do("release", 4)}},
 
-		{operation: "clearExpire", name: "none", setup: five, act: []step{do("clearExpire")}},
-		{operation: "clearExpire", name: "absent", act: []step{do("clearExpire")}},
-		{operation: "clearExpire", name: "set", setup: expiring, act: []step{do("clearExpire")}},
-		{operation: "remainTimeToLive", name: "absent", act: []step{do("remainTimeToLive")}},
-		{operation: "remainTimeToLive", name: "set", setup: expiring, act: []step{do("remainTimeToLive")}},
-		{operation: "getExpireTime", name: "absent", since: "3.20.1", act: []step{do("getExpireTime")}},
-		{operation: "getExpireTime", name: "none", since: "3.20.1", setup: five, act: []step{do("getExpireTime")}},
-		{operation: "getExpireTime", name: "set", since: "3.20.1", setup: expiring, act: []step{do("getExpireTime")}},
+	{operation: "expire", name: "absent", act: []step{do("expire", long)}},
+	{operation: "expire", name: "unused", setup: []step{rate(5, long)}, act: []step{do("expire", long)}},
+	{operation: "expire", name: "in use", setup: five, act: []step{do("expire", long)}},
+	{operation: "expire", name: "in time", setup: five, act: []step{do("expire", 200*time.Millisecond), sleep(300 * time.Millisecond)}},
+	{operation: "expireAt", name: "in use", setup: five, act: []step{do("expireAt", inAnHour)}},
+	{operation: "expireAt", name: "past", setup: five, act: []step{do("expireAt", int64(1))}},
 
-		{operation: "isExists", name: "absent", act: []step{do("isExists")}},
-		{operation: "isExists", name: "present", setup: five, act: []step{do("isExists")}},
-		{operation: "delete", name: "absent", act: []step{do("delete")}},
-		{operation: "delete", name: "unused", setup: []step{rate(5, long)}, act: []step{do("delete")}},
-		{operation: "delete", name: "in use", setup: five, act: []step{do("delete")}},
-		{operation: "getName", name: "", act: []step{do("getName")}},
-	}
+	{operation: "clearExpire", name: "none", setup: five, act: []step{do("clearExpire")}},
+	{operation: "clearExpire", name: "absent", act: []step{do("clearExpire")}},
+	{operation: "clearExpire", name: "set", setup: expiring, act: []step{do("clearExpire")}},
+	{operation: "remainTimeToLive", name: "absent", act: []step{do("remainTimeToLive")}},
+	{operation: "remainTimeToLive", name: "set", setup: expiring, act: []step{do("remainTimeToLive")}},
+	{operation: "getExpireTime", name: "absent", since: "3.20.1", act: []step{do("getExpireTime")}},
+	{operation: "getExpireTime", name: "none", since: "3.20.1", setup: five, act: []step{do("getExpireTime")}},
+	{operation: "getExpireTime", name: "set", since: "3.20.1", setup: expiring, act: []step{do("getExpireTime")}},
+
+	{operation: "isExists", name: "absent", act: []step{do("isExists")}},
+	{operation: "isExists", name: "present", setup: five, act: []step{do("isExists")}},
+	{operation: "delete", name: "absent", act: []step{do("delete")}},
+	{operation: "delete", name: "unused", setup: []step{rate(5, long)}, act: []step{do("delete")}},
+	{operation: "delete", name: "in use", setup: five, act: []step{do("delete")}},
+	{operation: "getName", name: "", act: []step{do("getName")}},
+}, conditional())
+
+// conditional returns the scenarios of expire and expireAt with each condition.
+func conditional() (list []scenario) {
 	for _, condition := range []string{"IfSet", "IfNotSet", "IfGreater", "IfLess"} {
 		for _, state := range []struct {
 			name  string

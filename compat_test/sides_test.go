@@ -130,36 +130,15 @@ func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation 
 	case "clearExpire":
 		return truth(l.ClearExpire(ctx))
 	case "remainTimeToLive":
-		d, err := l.TTL(ctx)
-		switch {
-		case errors.Is(err, ratelimiter.ErrNotInitialized):
-			return "-2", nil
-		case d == 0:
-			return "-1", err
-		}
-		return strconv.FormatInt(d.Milliseconds(), 10), err
+		return ttlOf(l.TTL(ctx))
 	case "getExpireTime":
-		at, err := l.ExpireTime(ctx)
-		if errors.Is(err, ratelimiter.ErrNotInitialized) {
-			err = nil
-		}
-		if at.IsZero() {
-			return "none", err
-		}
-		return strconv.FormatInt(at.UnixMilli(), 10), err
+		return instantOf(l.ExpireTime(ctx))
 	case "isExists":
 		return truth(l.Exists(ctx))
 	case "delete":
 		return truth(l.Delete(ctx))
 	case "getName":
 		return l.Name(), nil
-	}
-	conditions := map[string][]ratelimiter.ExpireCondition{
-		"":          nil,
-		"IfSet":     {ratelimiter.IfSet()},
-		"IfNotSet":  {ratelimiter.IfNotSet()},
-		"IfGreater": {ratelimiter.IfGreater()},
-		"IfLess":    {ratelimiter.IfLess()},
 	}
 	if condition, ok := conditions[strings.TrimPrefix(operation, "expireAt")]; ok {
 		return truth(l.ExpireAt(ctx, time.UnixMilli(args[0].(int64)), condition...))
@@ -168,6 +147,36 @@ func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation 
 		return truth(l.Expire(ctx, durationOf(args, 0), condition...))
 	}
 	return "", fmt.Errorf("unknown operation %s", operation)
+}
+
+// conditions are the ends of the names of expire and expireAt.
+var conditions = map[string][]ratelimiter.ExpireCondition{
+	"":          nil,
+	"IfSet":     {ratelimiter.IfSet()},
+	"IfNotSet":  {ratelimiter.IfNotSet()},
+	"IfGreater": {ratelimiter.IfGreater()},
+	"IfLess":    {ratelimiter.IfLess()},
+}
+
+// ttlOf returns a TTL as Redis replies it.
+func ttlOf(d time.Duration, err error) (string, error) {
+	switch {
+	case errors.Is(err, ratelimiter.ErrNotInitialized):
+		return "-2", nil
+	case d == 0:
+		return "-1", err
+	}
+	return strconv.FormatInt(d.Milliseconds(), 10), err
+}
+
+func instantOf(at time.Time, err error) (string, error) {
+	if errors.Is(err, ratelimiter.ErrNotInitialized) {
+		err = nil
+	}
+	if at.IsZero() {
+		return "none", err
+	}
+	return strconv.FormatInt(at.UnixMilli(), 10), err
 }
 
 func rateOf(args []any) ratelimiter.Rate {
