@@ -116,7 +116,7 @@ func TestSecondTripIsRare(t *testing.T) {
 				conn := redisson.NewConn(rdb, redisson.Config{Scripts: &scripts, ClientClock: true, KeyTTL: time.Hour,
 					Called: func(c permit.Call) { sent[c.Script]++ }})
 				key := redistest.Key(t)
-				l := &redisson.Limiter{Conn: conn, Gate: ungated{}, Name: key, Keys: redisson.NewKeys(key, "me")}
+				l := &redisson.Limiter{Conn: conn, Gate: redistest.Ungated{}, Name: key, Keys: redisson.NewKeys(key, "me")}
 				must(l.TrySetRate(ctx, c.rate))(t)
 				if c.ttl > 0 {
 					require.NoError(t, rdb.PExpire(ctx, key, c.ttl).Err())
@@ -149,13 +149,6 @@ func TestSecondTripIsRare(t *testing.T) {
 			})
 		})
 	}
-}
-
-// ungated is a Gate that makes one attempt.
-type ungated struct{}
-
-func (ungated) Gated(_ context.Context, _ string, attempt func(replay bool) error) error {
-	return attempt(false)
 }
 
 // TestWithCachedRejections checks that a known rejection is told as if Redis had been asked, and the option of one handle.

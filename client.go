@@ -101,7 +101,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Observe:     c.hooks.observe(),
 	})
 	c.lists = list.New(c.engine)
-	c.redis.Closed, c.redis.Touched = c.engine.Closed(), c.engine.Touch
+	c.redis.Closed = c.engine.Closed()
 	return c, nil
 }
 

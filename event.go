@@ -5,7 +5,7 @@ package ratelimiter
 import (
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 )
 
 // An EventKind tells what happened. More kinds may be added; ignore those that you do not know.
@@ -40,7 +40,7 @@ type Event struct {
 }
 
 // eventOf returns an event of the engine as an Event.
-func eventOf(e engine.Event) Event {
-	kinds := [...]EventKind{engine.OutageBegan: OutageBegan, engine.OutageEnded: OutageEnded, engine.Panicked: Panicked}
+func eventOf(e link.Event) Event {
+	kinds := [...]EventKind{link.OutageBegan: OutageBegan, link.OutageEnded: OutageEnded, link.Panicked: Panicked}
 	return Event{Kind: kinds[e.Kind], Limiter: e.Limiter, Time: e.Time, Duration: e.Duration, Degraded: e.Granted, Err: e.Err}
 }

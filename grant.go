@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -22,7 +23,7 @@ var ErrSettled = errors.New("ratelimiter: the grant has been settled")
 type Grant struct {
 	limiter *RateLimiter
 	permits int64
-	asked   engine.Asked
+	asked   link.Asked
 	settled retry.Settlement // to what was used
 }
 
@@ -83,7 +84,7 @@ func (g *Grant) Settle(ctx context.Context, actual int64) error {
 		return ErrSettled
 	}
 	var err error
-	if actual != g.permits && g.asked != (engine.Asked{}) {
+	if actual != g.permits && g.asked != (link.Asked{}) {
 		err = g.limiter.handle.Settle(ctx, g.asked, g.permits, actual)
 	}
 	g.settled.End(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -147,11 +148,11 @@ func (e Event) to(h *Hook) {
 }
 
 // observe returns the function that the engine calls with its events, or nil if nobody wants them.
-func (h hooks) observe() func(engine.Event) {
+func (h hooks) observe() func(link.Event) {
 	if len(h) == 0 {
 		return nil
 	}
-	return func(ev engine.Event) {
+	return func(ev link.Event) {
 		e := eventOf(ev)
 		h.each(e.Limiter, e.to)
 	}

@@ -63,7 +63,7 @@ func (l *RateLimiter) floor() int64 {
 	if l.class == nil {
 		return 0
 	}
-	return l.class.handle.Floor()
+	return l.class.handle.Floor
 }
 
 // in returns the handle of the requests of l, of their class if lower is set.

@@ -7,13 +7,14 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // Acquire passes a request through the limiter, and returns how it ended. It avoids copies of the request,
 // because each costs a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
-	e, s := h.engine, h.shard
+	e, s := h.shard.engine, h.shard
 	r := e.newRequest()
 	r.ctx, r.want = ctx, want
 	if want.Wait {
@@ -27,13 +28,13 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{}, permit.ErrClosed
 	}
 	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if got, rejected := s.rejections.rejectLocked(h.line, &want); rejected {
+		if got, rejected := s.rejections.rejectLocked(h.ID, &want); rejected {
 			s.unlock()
 			e.recycle(r)
 			return got, nil
 		}
 	}
-	l := s.limiterLocked(h)
+	l := s.limiterLocked(&h.Link)
 	if want.Policy != nil && l.tryLocalLocked(r) {
 		s.unlock()
 		got := r.Outcome
@@ -157,13 +158,13 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	if r.Degraded {
 		return err
 	}
-	_, down := l.h.Health().Since()
+	_, down := l.link.Health().Since()
 	if down != nil {
-		down = withLast(down, l.lastErr)
+		down = link.WithLast(down, l.lastErr)
 		if err != nil {
 			down = fmt.Errorf("%w: %w", err, down)
 		}
-		return permit.Unavailable("acquire", l.h.name, down)
+		return permit.Unavailable("acquire", l.link.Name, down)
 	}
 	var waited time.Duration // for a call that is on its way
 	for _, f := range l.flights {
@@ -175,7 +176,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	// It is on its way, or stands behind a call that is.
 	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
-		return permit.NoReply(permit.Of("acquire", l.h.name), waited, l.lastErr, err)
+		return permit.NoReply(permit.Of("acquire", l.link.Name), waited, l.lastErr, err)
 	}
 	return err
 }

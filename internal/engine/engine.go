@@ -1,45 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 
+// Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
+// happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
+//
+// State decides, under the lock of its shard: limiter.go, and schedule.go, land.go, local.go and others, each for
+// one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
+// Flights talk to the backend, without the lock: flight.go, attempt.go. So do offline.go, gather.go, reservation.go and
+// ask.go. Callers wait: acquire.go, and place.go for those that want more than one limiter; package list is a client of
+// these. docs/design/engine.md explains the words, and in which order to read.
 package engine
 
 import (
-	"context"
 	"hash/maphash"
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
-	"github.com/goredisson/ratelimiter/internal/permit"
 )
+
+// A Config configures an Engine.
+type Config struct {
+	Backends    link.Backends
+	Divided     bool             // over several parts of Redis, of which one may be down while others are up
+	Recheck     time.Duration    // the longest sleep of the queue before it asks again
+	OutageLimit time.Duration    // how long callers wait during an outage
+	RejectEarly bool             // reject a caller as soon as its time is known to be too short
+	Observe     func(link.Event) // called without locks; may be nil
+}
 
 // An Engine holds the limiters of one client. While nobody acquires it has no goroutine. Its methods, and those
 // of its handles, are safe for concurrent use.
 type Engine struct {
 	cfg    Config
-	closed chan struct{}
+	system link.System
 
 	seed     maphash.Seed
 	shards   [512]shard
-	health   outage.Health // of the only Redis, if it is not divided
-	healths  sync.Map      // *outage.Health by the value that Backends.Shard returns
-	requests sync.Pool     // of *request; not global, because channels must not leave the bubble of a test
-	flights  sync.Pool     // of *flight
+	requests sync.Pool // of *request; not global, because channels must not leave the bubble of a test
+	flights  sync.Pool // of *flight
 	calls    sync.WaitGroup
 	slowed   outage.Broadcast // a health is down because of slow replies
 }
 
 // New returns an Engine.
 func New(cfg Config) *Engine {
-	return &Engine{cfg: cfg, closed: make(chan struct{}), seed: maphash.MakeSeed()}
+	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
+	e.system = link.System{Backends: cfg.Backends, Divided: cfg.Divided, Closed: make(chan struct{}), Observe: cfg.Observe, Slow: e.decideAll}
+	for i := range e.shards {
+		e.shards[i].engine = e
+	}
+	return e
 }
 
 // Closed returns a channel that is closed when the Engine is closed.
-func (e *Engine) Closed() <-chan struct{} { return e.closed }
+func (e *Engine) Closed() <-chan struct{} { return e.system.Closed }
+
+// IsClosed reports whether Close has been called.
+func (e *Engine) IsClosed() bool { return e.system.IsClosed() }
 
 // Close makes the callers that wait, and every later call, fail with ErrClosed. It waits for the end of calls
 // in flight and for refunds, for one second at most. It must be called only once.
 func (e *Engine) Close() {
-	close(e.closed)
+	close(e.system.Closed)
 	for i := range e.shards {
 		e.shards[i].close()
 	}
@@ -61,27 +84,6 @@ func (e *Engine) Config() *Config { return &e.cfg }
 
 // Slowed returns a channel that is closed when the next outage because of slow replies begins.
 func (e *Engine) Slowed() <-chan struct{} { return e.slowed.Next() }
-
-// IsClosed reports whether Close has been called.
-func (e *Engine) IsClosed() bool {
-	select {
-	case <-e.closed:
-		return true
-	default:
-		return false
-	}
-}
-
-// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
-func (e *Engine) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if e.IsClosed() {
-		return permit.ErrClosed
-	}
-	return nil
-}
 
 func (e *Engine) newRequest() *request {
 	if r, ok := e.requests.Get().(*request); ok {

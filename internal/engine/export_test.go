@@ -30,9 +30,9 @@ func (s *shard) checkStates() error {
 		}
 		switch {
 		case l.flights.ofLine() > 1:
-			return fmt.Errorf("%s has %d flights of the line in the air", l.h.name, l.flights.ofLine())
+			return fmt.Errorf("%s has %d flights of the line in the air", l.link.Name, l.flights.ofLine())
 		case turns > 1 || turns == 1 && (l.flights.ofLine() > 0 || l.gathering != nil):
-			return fmt.Errorf("%d callers have their turn at %s, beside a flight of the line or a gathering", turns, l.h.name)
+			return fmt.Errorf("%d callers have their turn at %s, beside a flight of the line or a gathering", turns, l.link.Name)
 		}
 	}
 	return nil
@@ -44,7 +44,7 @@ func (s *shard) checkStates() error {
 func (h *Handle) Fired() (line, local func()) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.line)
+	l := h.shard.findLocked(h.ID)
 	if l == nil {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (h *Handle) Fired() (line, local func()) {
 func (h *Handle) Same() any {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.line); l != nil {
+	if l := h.shard.findLocked(h.ID); l != nil {
 		return l
 	}
 	return nil
@@ -80,7 +80,7 @@ const (
 func (h *Handle) Bend(n int) func() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	at := h.shard.findLocked(h.line).waiters.first
+	at := h.shard.findLocked(h.ID).waiters.first
 	for range n - 1 {
 		at = at.next
 	}

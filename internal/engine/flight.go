@@ -7,9 +7,150 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine/fair"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
+
+// A flight is one call on its way, with the requests that share it, and what follows from its reply: the rest
+// of what one call does not do, the search for lost permits, and the refund of permits that nobody waits for
+// any more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
+type flight struct {
+	permit.Batch
+	callers     [][]*request // of each run; nil for a caller that left
+	limiter     *limiter
+	ctx         context.Context // of the first request, without its cancellation
+	begin       time.Time
+	asked       time.Time // before the first call under the ID; what it grants is granted later
+	changes     int       // of the limiter, when the flight left
+	next        step
+	healthProbe bool // it has no callers; it was allowed in order to probe Redis
+	inline      bool // it runs in the goroutine of its caller
+	call        outage.Call
+	local       *outage.Share
+	ticket      fair.Ticket // of callers that pass the first waiter
+	taken       int64       // permits that were granted to its callers
+	ended       []*request
+	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
+}
+
+// A step is what a flight does next.
+type step int
+
+const (
+	asks      step = iota // it asks for the callers that it has
+	asksAgain             // the same under the same ID, in another goroutine
+	heals                 // it heals the limiter, and asks for the callers that are left
+	healsLast             // it heals the limiter, and has no callers left
+	isLanded
+)
+
+// appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
+func (f *flight) appendLocked(r *request) bool {
+	i := len(f.Runs) - 1
+	if i < 0 || !f.sharesLocked(i, r) {
+		i++
+	}
+	return f.putLocked(i, r)
+}
+
+// appendTriesLocked takes as many requests of q as fit. Nobody can tell in which order they came, so equal
+// requests share a run.
+func (f *flight) appendTriesLocked(q *queue) {
+	begin := len(f.Runs)
+	for r := q.first; r != nil; r = q.first {
+		i := begin
+		for i < len(f.Runs) && !f.sharesLocked(i, r) {
+			i++
+		}
+		if !f.putLocked(i, r) {
+			return
+		}
+		r.unqueueLocked()
+		r.state = isInFlight
+	}
+}
+
+// sharesLocked reports whether r may be a request of the i-th run, whose grants are one member.
+func (f *flight) sharesLocked(i int, r *request) bool {
+	return f.Runs[i].Permits == r.want.Permits && !r.want.Own && !f.callers[i][0].want.Own
+}
+
+func (f *flight) putLocked(i int, r *request) bool {
+	if i == permit.MaxRuns || f.size() == permit.MaxRequests {
+		return false
+	}
+	if i == len(f.Runs) {
+		f.Runs = append(f.Runs, permit.Run{Permits: r.want.Permits})
+		if i == len(f.callers) {
+			f.callers = append(f.callers, nil)
+		}
+		f.callers[i] = f.callers[i][:0] // reuse the slice
+	}
+	if f.ctx == nil {
+		if f.ctx = r.ctx; r.ctx.Done() != nil {
+			f.ctx = context.WithoutCancel(r.ctx)
+		}
+	}
+	f.callers[i] = append(f.callers[i], r)
+	f.Runs[i].Count++
+	return true
+}
+
+// size returns how many requests share the flight.
+func (f *flight) size() (n int64) {
+	for i := range f.Runs {
+		n += f.Runs[i].Count
+	}
+	return n
+}
+
+// pruneLocked drops the callers that have their outcome, and the runs that have no callers left. It reports
+// whether any caller is left.
+func (f *flight) pruneLocked() bool {
+	kept := 0
+	for i := range f.Runs {
+		rest := f.callers[i][:0]
+		for _, r := range f.callers[i] {
+			if r != nil && r.live() {
+				rest = append(rest, r)
+			}
+		}
+		clear(f.callers[i][len(rest):])
+		f.callers[i] = rest
+		if len(rest) > 0 {
+			f.Runs[i].Count = int64(len(rest))
+			// Swap and do not copy, because two runs must not share a slice.
+			f.Runs[kept], f.Runs[i] = f.Runs[i], f.Runs[kept]
+			f.callers[kept], f.callers[i] = f.callers[i], f.callers[kept]
+			kept++
+		}
+	}
+	if kept == 0 {
+		return false
+	}
+	f.Runs = f.Runs[:kept]
+	return true
+}
+
+// endCallersLocked ends the requests in the flight with err, except those for which stays returns true; a nil
+// stays returns true for none.
+func (f *flight) endCallersLocked(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
+	for i := range f.Runs {
+		for j, r := range f.callers[i] {
+			switch {
+			case r == nil || !r.live():
+			case stays != nil && stays(r):
+				stay = true
+			default:
+				ended = r.failLocked(err, ended)
+				f.callers[i][j] = nil
+			}
+		}
+	}
+	return ended, stay
+}
 
 // fly flies f, and then what has come in the meantime.
 func (f *flight) fly() {
@@ -49,14 +190,14 @@ func (f *flight) flyInline() {
 // outcome or wait in the queue again.
 func (f *flight) step() (more bool) {
 	if f.next == heals || f.next == healsLast {
-		_ = f.limiter.h.backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
+		_ = f.limiter.link.Backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
 		if f.next == healsLast {
 			return false
 		}
 	}
 	begin := time.Now()
 	if f.next != asksAgain {
-		f.ID, f.Replay, f.asked = f.limiter.h.engine.cfg.Backends.NewID(), false, begin
+		f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
 	}
 	f.next = isLanded
 	a, err := f.attempt(begin)
@@ -91,14 +232,11 @@ func (f *flight) refundUnclaimed() {
 	if len(grants) == 0 {
 		return
 	}
-	h, ctx, typ, done := f.limiter.h, context.WithoutCancel(f.ctx), f.Type, make(chan struct{})
-	h.engine.calls.Add(1) // Close waits for it; the flight itself is still counted
+	k, e, ctx, typ, done := f.limiter.link, f.limiter.shard.engine, context.WithoutCancel(f.ctx), f.Type, make(chan struct{})
+	e.calls.Add(1) // Close waits for it; the flight itself is still counted
 	go func() {
-		defer h.engine.calls.Done()
-		for _, g := range grants {
-			h.refund(ctx, typ, g)
-		}
-		h.Changed()
+		defer e.calls.Done()
+		k.GiveBack(ctx, typ, grants...)
 		close(done)
 	}()
 	retry.SleepOr(refundGrace, done, nil)

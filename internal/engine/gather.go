@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -23,14 +24,14 @@ type gathering struct {
 	l    *limiter
 	head *request // nil if it has its outcome or has left
 	stop chan struct{}
-	v    Reservation
+	v    link.Reservation
 }
 
 // mustGatherLocked reports whether the permits of the first waiter, which is r and may gather, have to be taken ahead. That
 // is so if it has been passed over for an interval, or is large. Beside other processes it must have the share for it. A lower class
 // never takes any ahead.
 func (l *limiter) mustGatherLocked(r *request) bool {
-	if !r.rejected || l.h.floor > 0 || l.rate.Interval <= 0 {
+	if !r.rejected || l.link.Floor > 0 || l.rate.Interval <= 0 {
 		return false
 	}
 	now := time.Now()
@@ -42,16 +43,13 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 
 // gatherLocked begins to gather the permits of the first waiter.
 func (l *limiter) gatherLocked(r *request) {
-	e := l.h.engine
+	e := l.shard.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = Reservation{Handle: l.h, Permits: r.want.Permits, Type: l.rate.Type, ID: e.cfg.Backends.NewID().Run(0), Ahead: true, Since: Waited(r.came)}
+	g.v = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Since: link.Waited(r.came)}
 	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
 }
-
-// Waited returns for how long a caller has waited that came then, as permit.Reservation.Since has it.
-func Waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
 
 // stopGatheringLocked ends the gathering for r, which has its outcome or has left.
 func (r *request) stopGatheringLocked() {
@@ -63,7 +61,7 @@ func (r *request) stopGatheringLocked() {
 // run gathers until the first waiter has its permits or has left, or until that is no use, and lets the queue go on.
 func (g *gathering) run(ctx context.Context) {
 	l := g.l
-	defer l.h.engine.calls.Done()
+	defer l.shard.engine.calls.Done()
 	whole := g.gather(ctx)
 	l.shard.lock()
 	var ended []*request
@@ -71,7 +69,7 @@ func (g *gathering) run(ctx context.Context) {
 	if granted {
 		r := g.head
 		l.share.Pay(r.want.Permits)
-		r.Asked = Asked{Type: g.v.Type, ID: g.v.ID}
+		r.Asked = link.Asked{Type: g.v.Type, ID: g.v.ID}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
 	}
 	l.gathering = nil
@@ -92,7 +90,7 @@ func (g *gathering) run(ctx context.Context) {
 
 // gather reports whether the permits have been gathered. Otherwise the queue asks for them, and learns why not.
 func (g *gathering) gather(ctx context.Context) (whole bool) {
-	v := &g.v
+	v, closed := &g.v, g.l.link.System.Closed
 	for {
 		if err := v.Grow(ctx); err != nil {
 			return false
@@ -103,17 +101,23 @@ func (g *gathering) gather(ctx context.Context) (whole bool) {
 		if v.Last.Lacking == 0 {
 			return false // a cool-down has begun, or the permits left have been lost
 		}
-		e := v.Handle.engine
-		d := min(v.Last.Wait, v.Rate.Interval/2, e.Recheck(v.Handle.Line().Rate))
-		retry.SleepOr(max(time.Millisecond, d), g.stop, e.closed)
+		retry.SleepOr(g.pause(), g.stop, closed)
 		select {
 		case <-g.stop:
 			return false
-		case <-e.closed:
+		case <-closed:
 			return false
 		default:
 		}
 	}
+}
+
+// pause returns how long it takes until there may be more permits.
+func (g *gathering) pause() time.Duration {
+	l := g.l
+	l.shard.lock()
+	defer l.shard.unlock()
+	return max(time.Millisecond, min(g.v.Last.Wait, g.v.Rate.Interval/2, l.shard.engine.Recheck(l.rate)))
 }
 
 func (g *gathering) rate() permit.Rate {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -19,9 +20,9 @@ type cachedRejection struct {
 // A cachedRejections has the newest rejection of each limiter of a shard whose requests want that. It is bounded, whatever
 // the names of the limiters are. The lock of the shard guards it.
 type cachedRejections struct {
-	byKey map[line]*cachedRejection
-	keys  []line // of byKey, in no order
-	hand  int    // the index in keys of the next one that makes room
+	byKey map[link.ID]*cachedRejection
+	keys  []link.ID // of byKey, in no order
+	hand  int       // the index in keys of the next one that makes room
 }
 
 // maxRejections is how many rejections a shard knows, and longestRejected how long the keys of their limiters may be.
@@ -30,9 +31,9 @@ const maxRejections, longestRejected = 16, 512
 // rejectLocked ends a request that is known to be rejected, and reports whether it is. A rejection is known for as
 // long as the request allows, or until permits come back by themselves if that is sooner, or for half the time
 // after which the limiter is gone without a call. A request for more than the rate is not rejected but an error.
-func (k *cachedRejections) rejectLocked(key line, want *Request) (Outcome, bool) {
+func (k *cachedRejections) rejectLocked(key link.ID, want *Request) (Outcome, bool) {
 	x := k.byKey[key]
-	if x == nil || want.Permits < x.permits || want.Permits+key.floor > x.reply.Rate.Permits {
+	if x == nil || want.Permits < x.permits || want.Permits+key.Floor > x.reply.Rate.Permits {
 		return Outcome{}, false
 	}
 	passed := time.Since(x.asked)
@@ -50,13 +51,13 @@ func (k *cachedRejections) rejectLocked(key line, want *Request) (Outcome, bool)
 }
 
 // learnLocked records that a call which began at asked was rejected that many permits.
-func (k *cachedRejections) learnLocked(key line, permits int64, asked time.Time, a *permit.Reply) {
-	if len(key.key) > longestRejected || a.Wait <= 0 {
+func (k *cachedRejections) learnLocked(key link.ID, permits int64, asked time.Time, a *permit.Reply) {
+	if len(key.Key) > longestRejected || a.Wait <= 0 {
 		return
 	}
 	if k.byKey[key] == nil {
 		if k.byKey == nil {
-			k.byKey = map[line]*cachedRejection{}
+			k.byKey = map[link.ID]*cachedRejection{}
 		}
 		if len(k.keys) < maxRejections {
 			k.keys = append(k.keys, key)
@@ -72,7 +73,7 @@ func (k *cachedRejections) learnLocked(key line, permits int64, asked time.Time,
 }
 
 // forgetLocked makes the next request ask.
-func (k *cachedRejections) forgetLocked(key line) {
+func (k *cachedRejections) forgetLocked(key link.ID) {
 	if k.byKey[key] == nil {
 		return
 	}
@@ -80,7 +81,7 @@ func (k *cachedRejections) forgetLocked(key line) {
 	for i := range k.keys {
 		if k.keys[i] == key {
 			last := len(k.keys) - 1
-			k.keys[i], k.keys[last] = k.keys[last], line{}
+			k.keys[i], k.keys[last] = k.keys[last], link.ID{}
 			k.keys = k.keys[:last]
 			return
 		}
@@ -90,7 +91,7 @@ func (k *cachedRejections) forgetLocked(key line) {
 // forgetLimiterLocked makes the next request of each class of a limiter ask.
 func (k *cachedRejections) forgetLimiterLocked(limiter string) {
 	for _, key := range slices.Clone(k.keys) {
-		if key.key == limiter {
+		if key.Key == limiter {
 			k.forgetLocked(key)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -29,7 +30,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		}
 	}
 	if rejected > 0 {
-		l.shard.rejections.forgetLocked(l.h.line) // something was granted
+		l.shard.rejections.forgetLocked(l.link.ID) // something was granted
 	}
 	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
@@ -57,7 +58,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
 		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
-			l.shard.rejections.learnLocked(l.h.line, f.Runs[0].Permits, begin, a)
+			l.shard.rejections.learnLocked(l.link.ID, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.rejectLocked(a, ended)
 	}
@@ -93,8 +94,8 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 // learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	l.rate = a.Rate
-	l.rate.Interval = min(a.Rate.Interval, maxInterval)
-	if share := l.shard.rememberedLocked(l.h.key); share != nil {
+	l.rate.Interval = min(a.Rate.Interval, link.MaxInterval)
+	if share := l.shard.rememberedLocked(l.link.Key); share != nil {
 		share.Learn(a, begin)
 	}
 }
@@ -123,13 +124,13 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			switch {
 			case r == nil || !r.live():
 			case n < 0:
-				ended = r.failLocked(permit.Exceeds(f.limiter.h.name, each, f.Floor, a.Rate.Permits), ended)
+				ended = r.failLocked(permit.Exceeds(f.limiter.link.Name, each, f.Floor, a.Rate.Permits), ended)
 			case n > 0:
 				n--
 				left -= each
 				f.taken += each
 				if r.want.Own {
-					r.Asked = Asked{Type: f.Type, ID: f.ID.Run(i)}
+					r.Asked = link.Asked{Type: f.Type, ID: f.ID.Run(i)}
 				}
 				ended = r.grantLocked(a, left, ended)
 			default:
@@ -155,7 +156,7 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	if l.flights.ofLine() > 0 && !f.InOrder {
 		return ended // another flight is about to serve them
 	}
-	_, down := l.h.Health().Since()
+	_, down := l.link.Health().Since()
 	takes := func(r *request, free int64) bool {
 		return r != nil && r.place == nil && !r.want.Own && (down == nil || !r.sharesLocally()) && r.want.Permits <= free && !r.came.After(f.asked)
 	}
@@ -209,7 +210,7 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	l.first.pass.Rejected(&l.share, a, f.Runs[0].Permits+f.Floor)
 	soon, wait := l.share.Next(l.waiters.first.permits(), l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 	l.first.grantableAt = now.Add(soon)
-	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.h.engine.Recheck(a.Rate)) + l.h.yield(a.Rate))
+	l.first.askAt = now.Add(min(max(wait, time.Millisecond), l.shard.engine.Recheck(a.Rate)) + l.yield(a.Rate))
 	if f.changes != l.changes {
 		l.first.askAt = time.Time{}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -30,7 +31,7 @@ import (
 // The lock of the shard guards a limiter. There is a goroutine while a call is in flight, and a timer while
 // somebody waits.
 type limiter struct {
-	h     *Handle // of the caller that made it; others with the same key differ from it in their name at most
+	link  *link.Link // of the caller that made it; others with the same key differ from it in their name at most
 	shard *shard
 	slot  int // its place in the shard, counted from 1; 0 if it is not in the shard
 
@@ -117,7 +118,7 @@ func (l *limiter) addLocked(r *request) (rejected bool) {
 
 // watchLocked makes the queue find r by its deadline, if it may be rejected early.
 func (l *limiter) watchLocked(r *request) {
-	if l.h.engine.cfg.RejectEarly && r.hasDeadline() {
+	if l.shard.engine.cfg.RejectEarly && r.hasDeadline() {
 		l.waiters.watch(r)
 	}
 }
@@ -125,7 +126,7 @@ func (l *limiter) watchLocked(r *request) {
 // isTooLateLocked reports whether r should be rejected early because its time is up before the first in the queue can
 // be served.
 func (l *limiter) isTooLateLocked(r *request) bool {
-	return l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
+	return l.shard.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(l.first.grantableAt)
 }
 
 // headWaitLocked returns the wait until the first waiter can be served, as far as that is known.

@@ -26,7 +26,7 @@ func (l *limiter) shareLocked(most int) *outage.Share {
 	if l.shard.memory == nil {
 		l.shard.memory = &outage.Memory{}
 	}
-	return l.shard.memory.Share(l.h.key, most, l.rate, l.shard.usesLocked)
+	return l.shard.memory.Share(l.link.Key, most, l.rate, l.shard.usesLocked)
 }
 
 // whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
@@ -42,7 +42,7 @@ func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since 
 		at, left, err = share.When(p, permits, now, since)
 	}
 	if err != nil {
-		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.h.name, err, cause)
+		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.link.Name, err, cause)
 	}
 	return share, at, left, err
 }
@@ -51,7 +51,7 @@ func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since 
 // Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
 // once no flight leaves, and nothing else would notice that Redis is up again.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
-	health := l.h.Health()
+	health := l.link.Health()
 	since, cause := health.Since()
 	if cause == nil {
 		l.shareLocked(outage.MaxShares) // it learns what Redis replies
@@ -77,7 +77,7 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 	}
 	f := l.newFlightLocked()
 	if !health.TryProbe(&f.call) {
-		l.h.engine.recycleFlight(f)
+		l.shard.engine.recycleFlight(f)
 		return
 	}
 	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
@@ -107,12 +107,12 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 	}
 	if behind.IsZero() && !at.After(now) {
 		share.Take(r.want.Policy, r.want.Permits, now)
-		l.h.Health().CountGrant()
+		l.link.Health().CountGrant()
 		r.Granted, r.Available = true, max(0, left-r.want.Permits)
 		r.Reply = share.Reply(r.want.Policy, now)
 		return at, true
 	}
-	tooLate := l.h.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(at)
+	tooLate := l.shard.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(at)
 	if r.want.Wait && !tooLate {
 		return at, false
 	}
@@ -128,7 +128,7 @@ func (l *limiter) hasLocalLineLocked() bool { return l.waiters.shares > 0 }
 // timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
 // to wait.
 func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
-	since, cause := l.h.Health().Since()
+	since, cause := l.link.Health().Since()
 	if cause == nil {
 		l.setLocalTimerLocked(time.Time{})
 		return ended
@@ -212,7 +212,7 @@ func (l *limiter) onLocalTimer() {
 // Redis is down.
 func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	l := f.limiter
-	since, cause := l.h.Health().Since()
+	since, cause := l.link.Health().Since()
 	if cause == nil {
 		return ended
 	}
@@ -246,7 +246,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
 		if r.place != nil && r.place.Yields {
-			ended = r.failLocked(permit.Unavailable("acquire", l.h.name, cause), ended)
+			ended = r.failLocked(permit.Unavailable("acquire", l.link.Name, cause), ended)
 		}
 		r = next
 	}

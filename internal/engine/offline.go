@@ -8,7 +8,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // This file is what others than the callers of one limiter do about outages: they decide by policies, tell Redis what was
@@ -35,7 +34,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	}
 	health := h.Health()
 	since, cause := health.Since()
-	l := s.limiterLocked(h)
+	l := s.limiterLocked(&h.Link)
 	l.probeLocked(ctx, health)
 	share, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
 	if err != nil {
@@ -54,7 +53,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if share := h.shard.rememberedLocked(h.key); share != nil && p.Kind == outage.LocalQuota {
+	if share := h.shard.rememberedLocked(h.Key); share != nil && p.Kind == outage.LocalQuota {
 		share.Undo(permits, now)
 	}
 }
@@ -76,51 +75,21 @@ func (h *Handle) ToldCoolDown(until time.Time) {
 func (h *Handle) withShare(f func(*outage.Share)) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.limiterLocked(h)
+	l := h.shard.limiterLocked(&h.Link)
 	if share := l.shareLocked(2 * outage.MaxShares); share != nil {
 		f(share)
 		l.offline.servedFor = time.Time{} // those in the queue may be granted sooner
 	}
 }
 
-// Reconcile tells Redis of the pending grants of the limiter, if there are any, for a caller outside of its line.
+// Reconcile tells Redis of the pending grants of the limiter, if there are any.
 func (h *Handle) Reconcile(ctx context.Context) error {
 	h.shard.lock()
-	share := h.shard.rememberedLocked(h.key)
+	share := h.shard.rememberedLocked(h.Key)
 	busy := share != nil && share.Busy(time.Now())
 	h.shard.unlock()
 	if !busy {
 		return nil
 	}
-	ctx = context.WithoutCancel(ctx)
-	return h.gated(ctx, "charge", func(bool) error { return h.reconcile(ctx, share) })
-}
-
-// reconcile reports the pending grants of share to Redis; see [outage.Share.Reconcile]. It needs no limiter, because an idle
-// one may be evicted, and become another one, while the call is on its way.
-func (h *Handle) reconcile(ctx context.Context, share *outage.Share) error {
-	return share.Reconcile(&outage.Reporter{
-		Lock:   &h.shard.mu, // no flight becomes ready under it
-		NewID:  h.engine.cfg.Backends.NewID,
-		Closed: h.engine.closed,
-		Report: func(b permit.Batch) (permit.Reply, error, error) { return h.report(ctx, b) },
-	})
-}
-
-// report makes one call. Its errors are those of [outage.Reporter].
-func (h *Handle) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
-	h.Touch()
-	sent := time.Now()
-	a, err = h.backend.Acquire(ctx, &b)
-	h.noteReply(nil, sent, err)
-	h.Touch()
-	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
-		b.Healed = true
-		_ = h.backend.Heal(ctx, b.Type, permit.Sick) // the next reply shows whether it worked
-		return h.report(ctx, b)
-	}
-	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {
-		return permit.Reply{}, nil, failure
-	}
-	return a, err, nil
+	return h.Link.Reconcile(ctx, share)
 }

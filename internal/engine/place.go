@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -24,7 +25,7 @@ type Line struct {
 func (h *Handle) Line() (s Line) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.line)
+	l := h.shard.findLocked(h.ID)
 	if l == nil {
 		return Line{Grant: time.Now()}
 	}
@@ -51,7 +52,7 @@ type Hold struct {
 func (h *Handle) Hold() *Hold {
 	h.shard.lock()
 	defer h.shard.unlock()
-	hold := &Hold{l: h.shard.limiterLocked(h), keeps: true}
+	hold := &Hold{l: h.shard.limiterLocked(&h.Link), keeps: true}
 	hold.l.holds = append(hold.l.holds, hold)
 	hold.l.rearmLocked()
 	return hold
@@ -114,7 +115,7 @@ func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	}
 	if ended.Err != nil || !ended.Granted {
 		err := ended.Err
-		p.Handle.engine.recycle(ended)
+		p.Handle.shard.engine.recycle(ended)
 		p.hold = nil
 		return false, err
 	}
@@ -138,11 +139,11 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	if s.closed {
 		return nil, nil, permit.ErrClosed
 	}
-	l, r := s.limiterLocked(h), p.r
+	l, r := s.limiterLocked(&h.Link), p.r
 	if r != nil {
 		p.hold.dropLocked()
 	} else {
-		r = h.engine.newRequest()
+		r = h.shard.engine.newRequest()
 	}
 	p.hold, p.r = nil, nil
 	want := Request{Permits: p.Permits, Wait: true}
@@ -152,7 +153,7 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, rejected: a.Wait > 0}
 	if l.rate.Interval == 0 {
 		l.rate = a.Rate
-		l.rate.Interval = min(a.Rate.Interval, maxInterval)
+		l.rate.Interval = min(a.Rate.Interval, link.MaxInterval)
 	}
 	l.waiters.insert(r)
 	l.watchLocked(r)
@@ -161,7 +162,7 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 		l.first.since = p.Came // the time in other lines counts
 		if a.Wait > 0 && l.changes == a.Changes {
 			l.first.grantableAt = time.Now().Add(a.Wait)
-			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck) + h.yield(a.Rate))
+			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck) + l.yield(a.Rate))
 		}
 	}
 	l.scheduleLocked()
@@ -182,7 +183,7 @@ func (p *Place) Leave() {
 		l.rearmLocked()
 	}
 	s.unlock()
-	p.Handle.engine.recycle(p.r)
+	p.Handle.shard.engine.recycle(p.r)
 	p.hold, p.r = nil, nil
 }
 

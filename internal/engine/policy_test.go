@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -409,16 +410,16 @@ func TestServedByTheServerAfterAll(t *testing.T) {
 // TestObserverMayAsk checks that the observer is called without any lock held, once for each end of an outage.
 func TestObserverMayAsk(t *testing.T) {
 	var w *world
-	var kinds []engine.EventKind
+	var kinds []link.EventKind
 	inWorld(t, overall(10, time.Second), func(t *testing.T, here *world) {
 		w = here
 		w.goesAway()
 		w.p.Fix()
 		require.NoError(t, w.l.Acquire(w.ctx, 1))
 		synctest.Wait()
-		require.Equal(t, []engine.EventKind{engine.OutageBegan, engine.OutageEnded}, kinds)
+		require.Equal(t, []link.EventKind{link.OutageBegan, link.OutageEnded}, kinds)
 	}, func(c *engine.Config) {
-		c.Observe = func(e engine.Event) {
+		c.Observe = func(e link.Event) {
 			kinds = append(kinds, e.Kind)
 			w.l.Snapshot() // takes the lock
 			w.l.Health().Down()

@@ -5,12 +5,9 @@ package engine
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
-
-// maxInterval is the longest interval that this package calculates with, so that several of them still fit a
-// Duration. Nobody sees the end of a longer one.
-const maxInterval = 10 * 365 * 24 * time.Hour
 
 // Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
 func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
@@ -23,7 +20,18 @@ const leastRenewal = 10 * time.Millisecond
 // KeepAlive, so that it does not expire while they wait. Half of it leaves time for a call that is late.
 func RenewEvery(r permit.Rate) time.Duration {
 	if r.KeepAlive <= 0 {
-		return maxInterval
+		return link.MaxInterval
 	}
 	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
+}
+
+// lowerYield is how much later than its permits are free the queue of a lower class asks for them, so that callers of the
+// others, who wait for the same instant, come first.
+const lowerYield = 10 * time.Millisecond
+
+func (l *limiter) yield(r permit.Rate) time.Duration {
+	if l.link.Floor == 0 {
+		return 0
+	}
+	return min(lowerYield, r.Interval/10)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -177,8 +178,8 @@ func TestReplyToATellingIsNoOutage(t *testing.T) {
 					w.used(10)
 				}
 			}, func(c *engine.Config) {
-				c.Observe = func(e engine.Event) {
-					if e.Kind == engine.OutageEnded {
+				c.Observe = func(e link.Event) {
+					if e.Kind == link.OutageEnded {
 						ended.Add(1)
 					} else {
 						began.Add(1)

@@ -6,9 +6,32 @@ import (
 	"context"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
+
+// A Request is what a caller asks for.
+type Request struct {
+	Permits  int64
+	Wait     bool          // wait in the queue
+	Timeout  time.Duration // how long to wait; 0 for as long as it takes
+	TellWait bool          // report the wait if it is rejected
+	Own      bool          // its grant is a member of its own, so that it can be settled
+	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
+	Policy   *outage.Policy
+}
+
+// An Outcome is how a request ended.
+type Outcome struct {
+	Granted   bool
+	Degraded  bool // a policy decided it, or makes it wait for the local quota
+	Available int64
+	Wait      time.Duration
+	Asked     link.Asked    // the grant of a request with Own; zero if a local quota granted it
+	Reply     *permit.Reply // the reply to the call, shared with other requests; nil if no call was made
+	Err       error
+}
 
 // A request is the request of one caller on its way through a limiter. What its caller reads, it reads after
 // done; the lock of the shard guards the rest.

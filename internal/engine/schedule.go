@@ -14,7 +14,7 @@ import (
 
 func (l *limiter) mayTryLocked() bool {
 	n := l.flights.ofTries()
-	if n < maxTries || l.h.Health().Down() {
+	if n < maxTries || l.link.Health().Down() {
 		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in flight
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
@@ -149,11 +149,11 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 }
 
 func (l *limiter) newFlightLocked() *flight {
-	f, ok := l.h.engine.flights.Get().(*flight)
+	f, ok := l.shard.engine.flights.Get().(*flight)
 	if !ok {
 		f = &flight{}
 	}
-	f.limiter, f.Floor = l, l.h.floor
+	f.limiter, f.Floor = l, l.link.Floor
 	return f
 }
 
@@ -173,9 +173,9 @@ func (l *limiter) launchLocked(f *flight) {
 	if f.begin.IsZero() {
 		f.begin = time.Now()
 	}
-	f.local = l.shard.rememberedLocked(l.h.key)
+	f.local = l.shard.rememberedLocked(l.link.Key)
 	l.flights = append(l.flights, f)
-	l.h.engine.calls.Add(1)
+	l.shard.engine.calls.Add(1)
 }
 
 // landedLocked removes f from the air, and returns the flight that its goroutine flies next, if any.
@@ -183,7 +183,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 	i := slices.Index(l.flights, f)
 	l.flights = slices.Delete(l.flights, i, i+1)
 	l.first.pass.Return(f.ticket, f.taken)
-	l.h.engine.recycleFlight(f)
+	l.shard.engine.recycleFlight(f)
 	next := l.takeLineLocked()
 	if next == nil {
 		next = l.takeTriesLocked()
@@ -193,7 +193,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 	}
 	l.scheduleLocked()
 	l.rearmLocked()
-	l.h.engine.calls.Done()
+	l.shard.engine.calls.Done()
 	return next
 }
 

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
@@ -14,10 +15,11 @@ import (
 // thousand names that are used once leave nothing else behind.
 type shard struct {
 	mu       sync.Mutex
+	engine   *Engine
 	limiters []*limiter
-	byKey    map[line]*limiter // the same; nil while there are few
-	idle     *limiter          // the one that was idle last; any other is in use
-	free     *limiter          // one that was evicted, kept for reuse
+	byKey    map[link.ID]*limiter // the same; nil while there are few
+	idle     *limiter             // the one that was idle last; any other is in use
+	free     *limiter             // one that was evicted, kept for reuse
 	closed   bool
 	health   outage.Health  // of a part of a divided Redis that cannot be told from others
 	ready    []*flight      // they leave when the lock is free
@@ -53,11 +55,11 @@ func (s *shard) addLocked(l *limiter) {
 	l.slot = len(s.limiters)
 	switch {
 	case s.byKey != nil:
-		s.byKey[l.h.line] = l
+		s.byKey[l.link.ID] = l
 	case len(s.limiters) > few:
-		s.byKey = make(map[line]*limiter, 2*few)
+		s.byKey = make(map[link.ID]*limiter, 2*few)
 		for _, l := range s.limiters {
-			s.byKey[l.h.line] = l
+			s.byKey[l.link.ID] = l
 		}
 	}
 }
@@ -68,19 +70,19 @@ func (s *shard) removeLocked(l *limiter) {
 	s.limiters[l.slot-1].slot = l.slot
 	s.limiters[last] = nil
 	s.limiters, l.slot = s.limiters[:last], 0
-	delete(s.byKey, l.h.line)
+	delete(s.byKey, l.link.ID)
 	if last <= few/2 {
 		s.byKey = nil
 	}
 }
 
 // findLocked returns the limiter with that key, or nil.
-func (s *shard) findLocked(key line) *limiter {
+func (s *shard) findLocked(key link.ID) *limiter {
 	if s.byKey != nil {
 		return s.byKey[key]
 	}
 	for _, l := range s.limiters {
-		if l.h.line == key {
+		if l.link.ID == key {
 			return l
 		}
 	}
@@ -96,17 +98,17 @@ func (s *shard) rememberedLocked(key string) *outage.Share {
 }
 
 // usesLocked reports whether the process uses the limiter with that key.
-func (s *shard) usesLocked(key string) bool { return s.findLocked(line{key: key}) != nil }
+func (s *shard) usesLocked(key string) bool { return s.findLocked(link.ID{Key: key}) != nil }
 
-// limiterLocked returns the limiter of h, and makes it if need be.
-func (s *shard) limiterLocked(h *Handle) *limiter {
-	l := s.findLocked(h.line)
+// limiterLocked returns the limiter of k, and makes it if need be.
+func (s *shard) limiterLocked(k *link.Link) *limiter {
+	l := s.findLocked(k.ID)
 	if l == nil {
 		if l = s.free; l == nil {
 			l = &limiter{shard: s}
 		}
 		s.free = nil
-		l.h = h
+		l.link = k
 		s.addLocked(l)
 		s.evictIdleLocked(l)
 	}

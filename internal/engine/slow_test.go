@@ -15,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/grantlog"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -26,18 +27,18 @@ import (
 // An events is an observer that keeps what it is told.
 type events struct {
 	mu  sync.Mutex
-	all []engine.Event
+	all []link.Event
 }
 
 func (e *events) observe(c *engine.Config) {
-	c.Observe = func(ev engine.Event) {
+	c.Observe = func(ev link.Event) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		e.all = append(e.all, ev)
 	}
 }
 
-func (e *events) count(k engine.EventKind) (n int) {
+func (e *events) count(k link.EventKind) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, ev := range e.all {
@@ -104,8 +105,8 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 				require.LessOrEqual(t, w.p.Sent()-sent, 11, "one probe at a time, each of which takes two seconds")
 				require.GreaterOrEqual(t, w.p.Sent()-sent, 8)
 				wg.Wait()
-				require.Equal(t, 1, told.count(engine.OutageBegan))
-				require.Zero(t, told.count(engine.OutageEnded))
+				require.Equal(t, 1, told.count(link.OutageBegan))
+				require.Zero(t, told.count(link.OutageEnded))
 				require.True(t, l.Health().Down())
 				require.Equal(t, begin.Add(1500*time.Millisecond), told.all[0].Time)
 				if p == nil {
@@ -125,7 +126,7 @@ func TestSlowRepliesAreAnOutage(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				require.LessOrEqual(t, time.Since(back), 3*time.Second)
-				require.Equal(t, 1, told.count(engine.OutageEnded))
+				require.Equal(t, 1, told.count(link.OutageEnded))
 				time.Sleep(time.Minute)
 				w.used(0)
 			}, told.observe)
@@ -213,7 +214,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 						time.Sleep(10 * time.Millisecond)
 					}
 				}
-				require.Equal(t, outages, told.count(engine.OutageBegan))
+				require.Equal(t, outages, told.count(link.OutageBegan))
 			}, told.observe)
 		})
 	}
@@ -228,7 +229,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 				w.granted(1) // the next call gets its reply
 			}
 			time.Sleep(5 * time.Second) // nobody asks any more, and they still hang
-			require.Zero(t, told.count(engine.OutageBegan))
+			require.Zero(t, told.count(link.OutageBegan))
 			require.False(t, w.l.Health().Down())
 			time.Sleep(20 * time.Second)
 		}, told.observe)
@@ -241,13 +242,13 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 				w.granted(1)
 				w.granted(1)
 			}
-			require.Zero(t, told.count(engine.OutageBegan))
+			require.Zero(t, told.count(link.OutageBegan))
 			w.p.Next(testworld.Fault{After: 2 * time.Second})
 			w.granted(1)
 			time.Sleep(time.Minute)
 			w.p.Next(testworld.Fault{After: 2 * time.Second})
 			w.granted(1) // its caller cannot leave, so it gets its reply
-			require.Equal(t, 1, told.count(engine.OutageBegan), "the second in a row")
+			require.Equal(t, 1, told.count(link.OutageBegan), "the second in a row")
 		}, told.observe)
 	})
 }
@@ -325,8 +326,8 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 					require.ErrorIs(t, err, permit.ErrUnavailable)
 					time.Sleep(10 * time.Millisecond)
 				}
-				require.Equal(t, 1, told.count(engine.OutageBegan))
-				require.Zero(t, told.count(engine.OutageEnded))
+				require.Equal(t, 1, told.count(link.OutageBegan))
+				require.Zero(t, told.count(link.OutageEnded))
 				if name == "share" {
 					require.Equal(t, 28, granted, "two a second, an interval after %v", begun)
 				}
@@ -337,7 +338,7 @@ func TestReadsDoNotEndAnOutageOfWrites(t *testing.T) {
 					time.Sleep(10 * time.Millisecond)
 				}
 				require.LessOrEqual(t, time.Since(back), 1260*time.Millisecond)
-				require.Equal(t, 1, told.count(engine.OutageEnded))
+				require.Equal(t, 1, told.count(link.OutageEnded))
 			}, told.observe)
 		})
 	}
@@ -352,8 +353,8 @@ func TestRejectionsToRunDoNotEndAnOutage(t *testing.T) {
 			w.l.fails(1, permit.ErrUnavailable)
 			time.Sleep(10 * time.Millisecond)
 		}
-		require.Equal(t, 1, told.count(engine.OutageBegan))
-		require.Zero(t, told.count(engine.OutageEnded))
+		require.Equal(t, 1, told.count(link.OutageBegan))
+		require.Zero(t, told.count(link.OutageEnded))
 	}, told.observe)
 }
 
@@ -484,8 +485,8 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 			w.granted(1)
 			time.Sleep(100 * time.Millisecond)
 		}
-		require.Equal(t, 1, told.count(engine.OutageBegan))
-		require.Equal(t, 1, told.count(engine.OutageEnded))
+		require.Equal(t, 1, told.count(link.OutageBegan))
+		require.Equal(t, 1, told.count(link.OutageEnded))
 	}, told.observe)
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"slices"
 	"time"
 )
@@ -17,9 +18,9 @@ import (
 func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	requests := make([]*request, len(want))
 	h.shard.lock()
-	l := h.shard.limiterLocked(h)
+	l := h.shard.limiterLocked(&h.Link)
 	for i, w := range want {
-		r := h.engine.newRequest()
+		r := h.shard.engine.newRequest()
 		r.ctx, r.want = ctx, Request{Permits: w.Permits, TellWait: w.TellWait, Policy: w.Policy}
 		requests[i] = r
 		l.tries.push(r)
@@ -35,8 +36,10 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 }
 
 // Beside returns a handle of another limiter whose key hashes like that of h.
-func (h *Handle) Beside(key, name string, b Backend) Handle {
-	return Handle{line: line{key: key}, engine: h.engine, shard: h.shard, name: name, backend: b}
+func (h *Handle) Beside(key, name string, b link.Backend) Handle {
+	o := *h
+	o.ID, o.Name, o.Backend = link.ID{Key: key}, name, b
+	return o
 }
 
 // IsBeside reports whether the keys of h and o hash alike. Of such limiters that are used in turn each is forgotten
@@ -57,13 +60,13 @@ type Snapshot struct {
 func (h *Handle) Snapshot() (s Snapshot) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if m := h.shard.rememberedLocked(h.key); m != nil {
+	if m := h.shard.rememberedLocked(h.Key); m != nil {
 		s.Pending = m.Pending()
 	}
 	if h.shard.memory != nil {
 		s.Remembered = h.shard.memory.Len()
 	}
-	l := h.shard.findLocked(h.line)
+	l := h.shard.findLocked(h.ID)
 	if l == nil {
 		return s
 	}
@@ -105,7 +108,7 @@ func (e *Engine) CheckIdle() error {
 			errs = append(errs, fmt.Errorf("%s has a timer armed", what))
 		}
 	}
-	if !e.health.Idle() {
+	if !e.system.Idle() {
 		errs = append(errs, errors.New("somebody waits for a reply of Redis, or a timer for that is armed"))
 	}
 	for i := range e.shards {
@@ -120,7 +123,7 @@ func (e *Engine) CheckIdle() error {
 		}
 		for _, l := range s.limiters {
 			if kept++; !l.idleLocked() {
-				errs = append(errs, fmt.Errorf("%s is not idle", l.h.name))
+				errs = append(errs, fmt.Errorf("%s is not idle", l.link.Name))
 				continue
 			}
 			limiters = append(limiters, l)

@@ -13,6 +13,7 @@ import (
 	_ "github.com/goredisson/ratelimiter" // its scripts
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -22,8 +23,8 @@ import (
 )
 
 var (
-	_ engine.Backend  = (*testworld.Limiter)(nil)
-	_ engine.Backends = (*testworld.Process)(nil)
+	_ link.Backend  = (*testworld.Limiter)(nil)
+	_ link.Backends = (*testworld.Process)(nil)
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -195,7 +196,7 @@ func (w *world) all(ctx context.Context, timeout time.Duration, demands ...list.
 	for i := range order {
 		order[i] = i
 	}
-	slices.SortFunc(order, func(i, j int) int { return strings.Compare(demands[i].Handle.Key(), demands[j].Handle.Key()) })
+	slices.SortFunc(order, func(i, j int) int { return strings.Compare(demands[i].Handle.Key, demands[j].Handle.Key) })
 	var sorted []list.Demand
 	for _, i := range order {
 		sorted = append(sorted, demands[i])

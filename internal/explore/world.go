@@ -14,6 +14,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 const (
@@ -46,13 +47,6 @@ type world struct {
 	slowest  struct{ alone, turns int64 }
 }
 
-// An ungated limiter makes each attempt.
-type ungated struct{}
-
-func (ungated) Gated(_ context.Context, _ string, attempt func(replay bool) error) error {
-	return attempt(false)
-}
-
 func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 	s, err := newStore(cfg.Rename)
 	if err != nil {
@@ -67,7 +61,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 		name := fmt.Sprint("L", l)
 		for p := range w.limiters {
 			keys := redisson.NewKeys(name, clientID(p))
-			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Gate: ungated{}, Name: name, Keys: keys})
+			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Gate: redistest.Ungated{}, Name: name, Keys: keys})
 			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type))
 		}
 	}

@@ -24,6 +24,9 @@ type Call struct {
 	prev, next *Call
 }
 
+// Probes reports whether c is the probe of an outage. Only the goroutine that makes the call may ask.
+func (c *Call) Probes() bool { return c.probe }
+
 // An Owner makes calls.
 type Owner interface {
 	// TooSlow tells the owner of the call that has completed the row, without locks, that Redis is down because of err.

@@ -30,7 +30,6 @@ type Config struct {
 	LongLength  bool          // members are written in the format Lc0I
 	KeyTTL      time.Duration // of this client's permits, if the limiter has no TTL
 	Closed      <-chan struct{}
-	Touched     func(key string)  // called before and after each script except acquire; may be nil
 	Called      func(permit.Call) // called after each attempt at a script call; may be nil
 }
 
@@ -59,9 +58,10 @@ func (c *Conn) senderOf(alone bool) dispatch.Sender {
 // shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
 
-// A Gate makes the attempts at a call as long as Redis is not known to be down; see engine.Handle.Gated.
+// A Gate makes the attempts at a call as long as Redis is not known to be down; see package link.
 type Gate interface {
 	Gated(ctx context.Context, op string, attempt func(replay bool) error) error
+	Read(ctx context.Context, op string, attempt func(replay bool) error) error // the call only reads
 }
 
 // A Limiter is one limiter in Redis.
@@ -159,12 +159,6 @@ func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd [
 	return raw, err
 }
 
-func (l *Limiter) touched() {
-	if l.Touched != nil {
-		l.Touched(l.Keys.Hash)
-	}
-}
-
 // send runs a script and returns its raw reply. After an error of ctx, and after ErrUnavailable, the script may have
 // been executed.
 func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (reply any, err error) {
@@ -172,8 +166,6 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	l.touched()
-	defer l.touched()
 	err = l.Gate.Gated(ctx, s.op(), func(bool) (err error) {
 		reply, err = l.once(ctx, l.sender, s, cmd, 1)
 		if failure, ok := err.(*retry.Error); ok {
@@ -199,7 +191,7 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 // command runs a plain command that only reads, and returns its result. An error names the limiter and is
 // ErrUnavailable if Redis could not be reached.
 func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (v T, err error) {
-	err = l.Gate.Gated(ctx, op, func(bool) (err error) {
+	err = l.Gate.Read(ctx, op, func(bool) (err error) {
 		v, err = dispatch.Leavable(ctx, func() (T, error) {
 			_ = dispatch.Process(ctx, l.sender, dispatch.Once{Cmder: cmd})
 			return result()

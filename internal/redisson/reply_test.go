@@ -49,6 +49,10 @@ func (once) Gated(_ context.Context, op string, attempt func(replay bool) error)
 	return permit.Failed(op, "limiter", attempt(false))
 }
 
+func (o once) Read(ctx context.Context, op string, attempt func(replay bool) error) error {
+	return o.Gated(ctx, op, attempt)
+}
+
 // forged returns a limiter whose Redis is the returned forger.
 func forged(t *testing.T) (*Limiter, *forger) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})

@@ -73,16 +73,9 @@ func (s *Server) conn() *redisson.Conn {
 	})
 }
 
-// An ungated limiter makes each attempt whatever is known about Redis.
-type ungated struct{}
-
-func (ungated) Gated(_ context.Context, _ string, attempt func(replay bool) error) error {
-	return attempt(false)
-}
-
 func (s *Server) limiter(c *redisson.Conn, key, client string) *redisson.Limiter {
 	l := c.Limiter(s.prefix+key, key, client)
-	l.Gate = ungated{}
+	l.Gate = redistest.Ungated{}
 	return &l
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -95,7 +96,7 @@ func (s *attempt) attempt(ctx context.Context) (reply, error) {
 func (s *attempt) granted() reply {
 	parts := make([]part, len(s.list))
 	for i := range s.list {
-		parts[i].asked = engine.Asked{Type: s.list[i].Type, ID: s.list[i].ID}
+		parts[i].asked = link.Asked{Type: s.list[i].Type, ID: s.list[i].ID}
 	}
 	return allGranted(parts)
 }
@@ -253,7 +254,7 @@ func (s *attempt) account(granted bool) {
 		if !granted {
 			d = max(d, time.Since(v.begun).Seconds()/idleShare, v.Rate.Interval.Seconds())
 		}
-		s.w.lists.contenders.pause(v.Handle.Key(), v.begun.Add(time.Duration(d*float64(time.Second))))
+		s.w.lists.contenders.pause(v.Link.Key, v.begun.Add(time.Duration(d*float64(time.Second))))
 	}
 }
 
@@ -279,7 +280,7 @@ func (s *attempt) holdUp(v *listPart) {
 	s.holding.Lock()
 	defer s.holding.Unlock()
 	if v.hold == nil && !s.hasLeft() {
-		v.hold = v.Handle.Hold()
+		v.hold = v.handle.Hold()
 		s.holds = append(s.holds, v.hold)
 	}
 }

@@ -27,7 +27,7 @@ func (c *contenders) enter(w *waiter) {
 	if w.next == nil {
 		w.next = make(chan struct{}, 1)
 		for _, p := range w.parts {
-			w.wants = append(w.wants, p.Handle.Key())
+			w.wants = append(w.wants, p.Handle.Key)
 		}
 	}
 	i := len(c.lists)

@@ -2,7 +2,7 @@
 
 // Package list decides requests for permits of several limiters, all of them or none. It is a client of package engine,
 // which knows nothing of it: a request asks its limiters ([engine.Handle.Ask]), stands in their lines ([engine.Place]), holds
-// up their callers ([engine.Handle.Hold]) and reserves their permits ([engine.Reservation]), as any caller may.
+// up their callers ([engine.Handle.Hold]) and reserves their permits ([link.Reservation]), as any caller may.
 package list
 
 import (
@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
@@ -35,10 +36,10 @@ type Demand struct {
 // An Outcome is how a request for several limiters ended.
 type Outcome struct {
 	Granted  bool
-	Bound    int            // the index of the limiter that rejected, -1 for none; of several, the one with the longest wait
-	Wait     time.Duration  // how long it takes until that limiter could grant its part
-	Degraded bool           // a policy decided at least one part
-	Asked    []engine.Asked // the grants of the demands; nil if a policy granted them
+	Bound    int           // the index of the limiter that rejected, -1 for none; of several, the one with the longest wait
+	Wait     time.Duration // how long it takes until that limiter could grant its part
+	Degraded bool          // a policy decided at least one part
+	Asked    []link.Asked  // the grants of the demands; nil if a policy granted them
 }
 
 // Allow decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
@@ -92,7 +93,7 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 	case err != nil:
 		return Outcome{Bound: -1, Wait: r.Wait}, err
 	case r.Granted:
-		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []engine.Asked{r.Asked}}.of([]Demand{*d}), nil
+		return Outcome{Granted: true, Bound: -1, Degraded: r.Degraded, Asked: []link.Asked{r.Asked}}.of([]Demand{*d}), nil
 	}
 	return Outcome{Wait: r.Wait, Degraded: r.Degraded}, nil
 }
@@ -100,7 +101,7 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 // A part is the demand of a caller, on its way.
 type part struct {
 	Demand
-	asked   engine.Asked  // what it may have been granted
+	asked   link.Asked    // what it may have been granted
 	changes int           // of the limiter, before it was asked
 	place   *engine.Place // in the wait queue of the limiter, or nil
 }
@@ -116,7 +117,7 @@ var nothing = reply{Outcome: Outcome{Bound: -1}}
 
 // allGranted returns the reply that all parts were granted.
 func allGranted(parts []part) reply {
-	a := reply{Outcome: Outcome{Granted: true, Bound: -1, Asked: make([]engine.Asked, len(parts))}}
+	a := reply{Outcome: Outcome{Granted: true, Bound: -1, Asked: make([]link.Asked, len(parts))}}
 	for i := range parts {
 		a.Asked[i] = parts[i].asked
 	}

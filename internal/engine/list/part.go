@@ -7,17 +7,19 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 )
 
 // A listPart is the reservation of one limiter of a list, with what decides when something is done for it. As long as
 // it has not begun, it holds nothing, except while takeAll tries whether everything is free.
 type listPart struct {
-	engine.Reservation
-	begun time.Time     // when gathering began; zero as long as what others leave is enough
-	due   time.Time     // when all of it can be gathered; zero if that is now, or it has been
-	takes time.Duration // how long gathering takes, as of the last question; before it has begun
-	look  time.Time     // when there may be more, or it is time to begin
-	hold  *engine.Hold  // of the callers in the meantime, or nil
+	link.Reservation
+	handle *engine.Handle
+	begun  time.Time     // when gathering began; zero as long as what others leave is enough
+	due    time.Time     // when all of it can be gathered; zero if that is now, or it has been
+	takes  time.Duration // how long gathering takes, as of the last question; before it has begun
+	look   time.Time     // when there may be more, or it is time to begin
+	hold   *engine.Hold  // of the callers in the meantime, or nil
 }
 
 // hasBegun reports whether permits are being gathered.

@@ -6,7 +6,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 )
 
 // This file finds a list its places among the callers that take permits ahead of their return, one in each of its limiters;
@@ -19,7 +19,7 @@ import (
 // first. So one list always comes first in all of its limiters, whatever processes they are of, and none holds permits
 // before it does.
 func (s *attempt) standAll(ctx context.Context) (a reply, ok bool, err error) {
-	since := engine.Waited(s.w.since)
+	since := link.Waited(s.w.since)
 	for !s.hasLeft() {
 		behind := -1 // a limiter in which others come first
 		for i := range s.list {

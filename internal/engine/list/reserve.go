@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 )
 
 // This file serves a list that would otherwise starve: limiters that are wanted by many reject it in turns, or
@@ -86,10 +87,10 @@ func (w *waiter) reserve(ctx context.Context, a reply) (next reply, ok bool, err
 	s.waits = true
 	id := w.engine.Config().Backends.NewID().Run(0) // in all of its limiters, so that it has one place among those that came at one instant
 	for i, p := range w.parts {
-		s.list[i].Reservation = p.Handle.NewReservation(id, p.Permits)
+		s.list[i] = listPart{Reservation: link.Reservation{Link: &p.Handle.Link, ID: id, Permits: p.Permits}, handle: p.Handle}
 	}
 	background := context.WithoutCancel(ctx)
-	if err := w.parts[0].Handle.Background(func() { s.run(background) }); err != nil {
+	if err := w.parts[0].Handle.Queue.Background(func() { s.run(background) }); err != nil {
 		return a, true, err
 	}
 	next, err = w.await(ctx, s.work)

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -22,7 +22,7 @@ func (w *waiter) try(ctx context.Context) (reply, error) {
 	}
 	parts := slices.Clone(w.parts) // the caller may go on to use its own
 	x := w.newWork()
-	err := parts[0].Handle.Background(func() {
+	err := parts[0].Handle.Queue.Background(func() {
 		ctx := context.WithoutCancel(ctx)
 		a, err := w.lists.tryAll(ctx, parts)
 		if !x.end(a, err) && err == nil && a.Granted {
@@ -81,7 +81,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 func joint(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
 	for i, p := range parts {
-		list[i] = permit.Part{Limiter: p.Handle.Backend(), Permits: p.Permits, Floor: p.Handle.Floor()}
+		list[i] = permit.Part{Limiter: p.Handle.Backend, Permits: p.Permits, Floor: p.Handle.Floor}
 	}
 	return list
 }
@@ -118,7 +118,7 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 		return err
 	})
 	for i := range parts {
-		parts[i].asked = engine.Asked{Type: list[i].Type, ID: list[i].ID}
+		parts[i].asked = link.Asked{Type: list[i].Type, ID: list[i].ID}
 	}
 	return rejected, err
 }

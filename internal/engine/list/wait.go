@@ -85,7 +85,7 @@ func (w *waiter) timeUp() (<-chan time.Time, func() bool) {
 
 // isLower reports whether any part is of a lower class.
 func (w *waiter) isLower() bool {
-	return slices.ContainsFunc(w.parts, func(p part) bool { return p.Handle.Floor() > 0 })
+	return slices.ContainsFunc(w.parts, func(p part) bool { return p.Handle.Floor > 0 })
 }
 
 // hasPolicies reports whether a policy that is not closed applies to any part.
@@ -121,7 +121,7 @@ func (w *waiter) names() string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "%q", p.Handle.Name())
+		fmt.Fprintf(&b, "%q", p.Handle.Name)
 	}
 	return b.String()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package engine
+package link
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 // of a line that takes its permits ahead, or for a caller that waits for other limiters; see scripts/reserve.lua. Its
 // methods talk to Redis, so no lock is held. It belongs to one goroutine.
 type Reservation struct {
-	Handle  *Handle
+	Link    *Link
 	ID      permit.ID
 	Permits int64       // wanted
 	Type    permit.Type // of the limiter
@@ -29,6 +29,9 @@ type Reservation struct {
 	unsure bool // a call has been lost, so Redis may hold another number
 }
 
+// Waited returns for how long a caller has waited that came then, as permit.Reservation.Since has it.
+func Waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
+
 // An extent is how much a call takes.
 type extent int
 
@@ -37,11 +40,6 @@ const (
 	allOrNothing
 	onlyThePlace
 )
-
-// NewReservation returns a reservation of no permits yet.
-func (h *Handle) NewReservation(id permit.ID, permits int64) Reservation {
-	return Reservation{Handle: h, ID: id, Permits: permits}
-}
 
 // Complete reports whether all permits wanted are held and have come back.
 func (v *Reservation) Complete() bool { return v.Last.Held == v.Permits && v.Last.Lacking == 0 }
@@ -71,19 +69,19 @@ func (v *Reservation) GrowToAll(ctx context.Context) error {
 func (v *Reservation) Drop(ctx context.Context) error {
 	err := v.send(ctx, 0, asMuchAsIsFree)
 	if err == nil {
-		v.Handle.Changed()
+		v.Link.Changed()
 	}
 	return err
 }
 
 // Ask returns how long it takes until that many more permits are free. It takes none.
 func (v *Reservation) Ask(ctx context.Context, permits int64) (wait time.Duration, err error) {
-	a, err := v.Handle.Look(ctx, permits)
+	a, err := v.Link.Look(ctx, permits)
 	if err != nil {
 		return 0, err
 	}
 	v.Rate, v.Type = a.Rate, a.Rate.Type
-	v.Rate.Interval = min(v.Rate.Interval, maxInterval)
+	v.Rate.Interval = min(v.Rate.Interval, MaxInterval)
 	if a.Granted[0] > 0 {
 		return 0, nil
 	}
@@ -92,13 +90,11 @@ func (v *Reservation) Ask(ctx context.Context, permits int64) (wait time.Duratio
 
 // send makes the call after which that many permits are to be held, until there is a reply.
 func (v *Reservation) send(ctx context.Context, want int64, x extent) error {
-	v.Handle.Touch()
-	defer v.Handle.Touch()
 	var a permit.Reserved
 	answered := false
-	err := v.Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
+	err := v.Link.Gated(ctx, "acquire", func(replay bool) (err error) {
 		v.unsure = v.unsure || replay
-		a, err = v.Handle.backend.Reserve(ctx, v.call(want, x))
+		a, err = v.Link.Backend.Reserve(ctx, v.call(want, x))
 		_, lost := err.(*retry.Error)
 		answered = !lost
 		return err
@@ -125,7 +121,7 @@ func (v *Reservation) call(want int64, x extent) permit.Reservation {
 func (v *Reservation) learn(a permit.Reserved) {
 	v.Count()
 	v.unsure, v.Type = false, a.Rate.Type
-	v.Rate.Permits, v.Rate.Interval = a.Rate.Permits, min(a.Rate.Interval, maxInterval)
+	v.Rate.Permits, v.Rate.Interval = a.Rate.Permits, min(a.Rate.Interval, MaxInterval)
 	if !v.Ahead {
 		a.Wait, a.Place, a.Since = v.Last.Wait, v.Last.Place, v.Last.Since
 	}
@@ -151,11 +147,11 @@ func (v *Reservation) Refund() {
 	v.Ahead = v.Ahead || v.Last.Place > 0 // the place goes, too
 	call := v.call(0, asMuchAsIsFree)
 	err := retry.Do(nil, nil, func(bool) error {
-		_, err := v.Handle.backend.Reserve(context.Background(), call)
+		_, err := v.Link.Backend.Reserve(context.Background(), call)
 		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {
 		v.clear()
-		v.Handle.Changed()
+		v.Link.Changed()
 	}
 }

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// Gated calls call, which makes one attempt at a call that may reclaim permits, until there is a reply, as a replay if it
+// may have been executed before. During an outage it makes no call except for the probe, and returns at once. Its errors
+// are meant for callers: when ctx is done, that of ctx, which wraps ErrUnavailable as well if there has been no reply.
+func (k *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
+	k.Touch()
+	defer k.Touch()
+	return k.Read(ctx, op, call)
+}
+
+// Touch tells the queue that a call begins or has ended that does not come from it. Such a call may reclaim the tripwire of
+// the queue, whose absence then does not prove that somebody else took part.
+func (k *Link) Touch() { k.Queue.Touch(k.ID) }
+
+// Changed lets the callers of this process that wait for the limiter ask again at once: permits may have come back.
+func (k *Link) Changed() { k.Queue.Changed(k.Key) }
+
+// Read is Gated for a call that only reads.
+func (k *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
+	return k.gated(ctx, op, func(replay bool) error {
+		sent := time.Now()
+		err := call(replay)
+		k.noteReply(nil, sent, err)
+		return err
+	})
+}
+
+// gated is Read for a function that records its replies with noteReply.
+func (k *Link) gated(ctx context.Context, op string, call func(replay bool) error) error {
+	health, c, begin, sent := k.Health(), &outage.Call{Owner: k}, time.Now(), time.Time{}
+	defer func() { health.End(c) }()
+	var last error
+	gaveUp := false // although another attempt might have succeeded
+	err := retry.Do(ctx.Done(), k.System.Closed, func(replay bool) error {
+		if err := k.ready(ctx); err != nil {
+			return err
+		}
+		next, _, err := health.Allow(c)
+		if err != nil {
+			return permit.Unavailable(op, k.Name, WithLast(err, last))
+		}
+		sent = time.Now()
+		if !next.IsZero() {
+			probe := c
+			c = &outage.Call{Owner: k}
+			err = k.proveBeside(ctx, probe)
+		}
+		if err == nil {
+			err = call(replay)
+		}
+		failure, failed := err.(*retry.Error)
+		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
+			last = failure.Err
+			health.Failed(last)
+		}
+		gaveUp = failed && failure.Final
+		if failed && !next.IsZero() {
+			failure.Final = true // it was the probe
+		}
+		return err
+	})
+	failure, failed := err.(*retry.Error)
+	failed = failed && failure.Outcome != retry.Executed
+	if left := ctx.Err(); left != nil && (failed || err == left) {
+		return permit.Left(permit.Of(op, k.Name), begin, last, left)
+	}
+	if failed {
+		k.ObservePanic(failure.Err)
+		if !failure.Local && !gaveUp {
+			k.MarkDown(sent, failure)
+		}
+	}
+	return permit.Failed(op, k.Name, err)
+}
+
+// Attempt makes one attempt at b on behalf of c, and before it whatever has to precede it: the proof that Redis works again, if
+// c is the probe, and the grants in share that Redis has not been told of; share may be nil. It returns when the last of
+// these calls was sent.
+func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
+	if c.Probes() {
+		sent = time.Now()
+		if err = k.prove(ctx, c); err != nil {
+			return a, sent, err
+		}
+	}
+	if share != nil {
+		sent = time.Now()
+		if err = k.reconcile(ctx, share); err != nil {
+			return a, sent, err
+		}
+	}
+	sent = time.Now()
+	a, err = k.Backend.Acquire(ctx, b)
+	k.noteReply(c, sent, err)
+	return a, sent, err
+}
+
+// GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because nothing
+// else gives back what its callers left behind. What fails is free again after one interval.
+func (k *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
+	for _, g := range grants {
+		_ = retry.Do(nil, nil, func(bool) error { return k.Backend.Refund(ctx, typ, g) })
+	}
+	k.Changed()
+}
+
+// MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at that instant.
+func (k *Link) MarkDown(sent time.Time, failure *retry.Error) {
+	if k.Health().MarkDown(sent, failure.Err, failure.ReadOnly) {
+		k.observe(Event{Kind: OutageBegan, Err: failure.Err})
+	}
+}
+
+// noteReply records what the reply to a call shows that was sent at the given instant on behalf of c, which may be
+// nil. It does nothing if err shows that there was no reply.
+func (k *Link) noteReply(c *outage.Call, sent time.Time, err error) {
+	failure, failed := err.(*retry.Error)
+	switch {
+	case !failed || failure.Outcome == retry.Executed && failure.Answered:
+		k.replied(c, sent, outage.Ran)
+	case failure.Answered:
+		k.replied(c, sent, outage.NotYet)
+	}
+}
+
+func (k *Link) replied(c *outage.Call, sent time.Time, what outage.Reply) {
+	if ended, lasted, granted := k.Health().Replied(c, sent, what); ended {
+		k.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
+	}
+}
+
+// WithLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.
+func WithLast(err, last error) error {
+	if last == nil || errors.Is(err, last) {
+		return err
+	}
+	return fmt.Errorf("%w; the last attempt ended with: %w", err, last)
+}

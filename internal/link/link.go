@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package link makes the calls for the permits of a limiter: it makes them again when they fail, keeps them back while Redis is
+// down, and tells the health of Redis what each reply shows. It knows neither Redis nor the keys of a limiter, for which it has a
+// [Backend], nor the callers that wait, whose [Queue] it tells of calls that do not come from there.
+//
+// Everything here talks to Redis or is about to, so no lock is held when it is called.
+package link
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// A Backend is where the permits of one limiter are. Each of its methods except Heal makes one attempt. An
+// error that is a *[retry.Error] occurred on the way to Redis; any other error is what Redis replied. The
+// methods are called without locks, and by several goroutines.
+type Backend interface {
+	// Acquire asks for the permits of b, and sets its type.
+	Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error)
+	// Refund gives back the permits of g that are not kept.
+	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
+	// Reserve holds permits.
+	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
+	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
+	// are.
+	Probe(ctx context.Context) error
+	// CheckDue returns why a caller whose own calls check nothing should check the state now, or Sick.
+	CheckDue() permit.HealCause
+	// Heal makes the permits left and those in use add up to the rate.
+	Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error
+}
+
+// A Backends has what the limiters of one client share.
+type Backends interface {
+	// NewID returns an ID that no call has had.
+	NewID() permit.ID
+	// Joint reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
+	Joint(parts []permit.Part) bool
+	// AcquireAll asks for all parts at one instant, sets their types, and returns the indexes of those that reject.
+	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error)
+	// Shard returns the part of a divided Redis that holds a limiter, as a comparable value. It reports false
+	// if that is not known.
+	Shard(key string) (any, bool)
+}
+
+// A Queue is where the callers of this process wait, for limiters whose keys hash alike. It must not be locked when its
+// methods are called.
+type Queue interface {
+	sync.Locker // guards what is known of the limiters for outages
+
+	// Touch records that a call begins or has ended that does not come from the queue.
+	Touch(id ID)
+	// Learn takes in what the reply to a call that began then says about the rate.
+	Learn(k *Link, a *permit.Reply, began time.Time)
+	// Changed lets the callers of the limiter with that key ask again at once: permits may have come back.
+	Changed(key string)
+	// Background runs f in a goroutine of its own, for which Close of the client waits. It returns ErrClosed after that.
+	Background(f func()) error
+	// Health returns that of the part of Redis that holds the limiters, if it cannot be told from other parts.
+	Health() *outage.Health
+}
+
+// A System is what the links of one client share. Its fields are set before it is used.
+type System struct {
+	Backends Backends
+	Divided  bool                              // over several parts of Redis, of which one may be down while others are up
+	Closed   chan struct{}                     // is closed when the client is
+	Observe  func(Event)                       // called without locks; may be nil
+	Slow     func(h *outage.Health, err error) // the Redis of that health is down because its replies are slow
+
+	health  outage.Health // of the only Redis, if it is not divided
+	healths sync.Map      // *outage.Health by the value that Backends.Shard returns
+}
+
+// IsClosed reports whether the client is closed.
+func (s *System) IsClosed() bool {
+	select {
+	case <-s.Closed:
+		return true
+	default:
+		return false
+	}
+}
+
+// Idle reports whether no call is waited for in the only Redis, and no timer is armed for that.
+func (s *System) Idle() bool { return s.health.Idle() }
+
+// An EventKind tells what happened.
+type EventKind int
+
+const (
+	OutageBegan EventKind = iota
+	OutageEnded
+	Panicked // foreign code that a call has called
+)
+
+// An Event is passed to the observer of a System.
+type Event struct {
+	Kind     EventKind
+	Limiter  string // whose call noticed
+	Time     time.Time
+	Duration time.Duration // of an outage that has ended
+	Granted  int64         // requests that policies granted during it
+	Err      error         // why the outage began, or the panic
+}
+
+// An ID identifies a wait queue: one limiter has one for all requests, and one more for each lower class of them.
+type ID struct {
+	Key   string // of the limiter
+	Floor int64  // permits that its requests leave free
+}
+
+// A Link makes the calls for one limiter. It holds no state; those with the same key are alike.
+type Link struct {
+	ID
+	Name    string // of the limiter, in errors
+	Backend Backend
+	System  *System
+	Queue   Queue
+}
+
+// Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
+// node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
+// hash alike.
+func (k *Link) Health() *outage.Health {
+	s := k.System
+	if !s.Divided {
+		return &s.health
+	}
+	shard, ok := s.Backends.Shard(k.Key)
+	if !ok {
+		return k.Queue.Health()
+	}
+	o, ok := s.healths.Load(shard)
+	if !ok {
+		o, _ = s.healths.LoadOrStore(shard, new(outage.Health))
+	}
+	return o.(*outage.Health)
+}
+
+// TooSlow implements [outage.Owner].
+func (k *Link) TooSlow(err error) {
+	k.System.Slow(k.Health(), err)
+	k.observe(Event{Kind: OutageBegan, Err: err})
+}
+
+// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
+func (k *Link) ready(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if k.System.IsClosed() {
+		return permit.ErrClosed
+	}
+	return nil
+}
+
+// observe calls the observer, which does not panic.
+func (k *Link) observe(ev Event) {
+	if k.System.Observe != nil {
+		ev.Limiter, ev.Time = k.Name, time.Now()
+		k.System.Observe(ev)
+	}
+}
+
+// ObservePanic tells the observer of a call that ended with a panic.
+func (k *Link) ObservePanic(err error) {
+	var p *retry.Panic
+	if errors.As(err, &p) {
+		k.observe(Event{Kind: Panicked, Err: err})
+	}
+}
+
+// MaxInterval is the longest interval that is calculated with, so that several of them still fit a Duration. Nobody sees the
+// end of a longer one.
+const MaxInterval = 10 * 365 * 24 * time.Hour

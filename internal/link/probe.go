@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// prove makes the probe of an outage that not every reply ends, on behalf of c. The error, a *[retry.Error], tells
+// why the outage goes on. In other outages the call of c itself is the probe, and prove does nothing.
+func (k *Link) prove(ctx context.Context, c *outage.Call) error {
+	if !k.Health().NeedsProof() {
+		return nil
+	}
+	return k.proof(ctx, c)
+}
+
+// proveBeside makes the probe of any outage on behalf of c. It returns as soon as ctx is done, which does not end the
+// probe: the contexts of callers may be too short for it.
+func (k *Link) proveBeside(ctx context.Context, c *outage.Call) error {
+	background := context.WithoutCancel(ctx)
+	if ctx.Done() == nil {
+		defer k.Health().End(c)
+		return k.proof(background, c)
+	}
+	done := make(chan error, 1)
+	err := k.Queue.Background(func() {
+		err := k.proof(background, c)
+		k.Health().End(c)
+		done <- err
+	})
+	if err != nil {
+		k.Health().End(c)
+		return err
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return &retry.Error{Err: ctx.Err(), Outcome: retry.NotExecuted}
+	}
+}
+
+// proof makes a probe, on behalf of c. The error, a *[retry.Error], tells why the outage goes on.
+func (k *Link) proof(ctx context.Context, c *outage.Call) error {
+	health := k.Health()
+	sent := time.Now()
+	// A reply that comes later proves nothing, and whoever waits for it keeps others from probing.
+	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
+	defer cancel()
+	err := k.Backend.Probe(bounded)
+	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
+		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
+	}
+	if failure, ok := err.(*retry.Error); ok && !(failure.Outcome == retry.Executed && failure.Answered) {
+		k.noteReply(c, sent, err)
+		return failure
+	}
+	k.replied(c, sent, outage.Wrote)
+	if _, err := health.Since(); err != nil {
+		return &retry.Error{Err: err, Outcome: retry.NotExecuted}
+	}
+	return nil
+}
