@@ -193,6 +193,8 @@ func TestRow07_ReclaimIsBounded(t *testing.T) {
 	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
 		w.fill(0, 4000)
 		w.setValue(0)
+		w.at(time.Second / 2)
+		w.rejected(1, time.Second/2) // after that no check is due, which would reclaim more
 		w.at(time.Second)
 		w.available(4000)
 		card := func() int64 { return w.rdb.ZCard(w.ctx, w.permitsKey()).Val() }
