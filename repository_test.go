@@ -117,16 +117,17 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 		rooms []string
 		redis bool
 	}{
-		"internal/retry":       {},
-		"internal/permit":      {rooms: []string{"internal/retry"}},
-		"wire":                 {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/outage":      {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/link":        {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine":      {rooms: []string{"internal/engine/fair", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine/list": {rooms: []string{"internal/engine", "internal/engine/fair", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine/fair": {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/dispatch":    {rooms: []string{"internal/retry"}, redis: true},
-		"internal/redisson":    {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
+		"internal/retry":        {},
+		"internal/permit":       {rooms: []string{"internal/retry"}},
+		"wire":                  {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/outage":       {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/link":         {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine":       {rooms: []string{"internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/list":  {rooms: []string{"internal/engine", "internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/known": {rooms: []string{"internal/link", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine/fair":  {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/dispatch":     {rooms: []string{"internal/retry"}, redis: true},
+		"internal/redisson":     {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
 	} {
 		ours, redis := redistest.Rooms(t, "./"+room)
 		require.ElementsMatch(t, append(may.rooms, room), ours, room)

@@ -28,10 +28,10 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{}, permit.ErrClosed
 	}
 	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if got, rejected := s.rejections.rejectLocked(h.ID, &want); rejected {
+		if a, rejected := s.rejections.Reply(h.ID, want.Permits, want.Known); rejected {
 			s.unlock()
 			e.recycle(r)
-			return got, nil
+			return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
 		}
 	}
 	l := s.limiterLocked(&h.Link)

@@ -112,10 +112,7 @@ func (e *Engine) CachedRejections() (n int) {
 	for i := range e.shards {
 		s := &e.shards[i]
 		s.lock()
-		if len(s.rejections.keys) != len(s.rejections.byKey) {
-			panic("the keys of the rejections are not those of the map")
-		}
-		n += len(s.rejections.keys)
+		n += s.rejections.Len()
 		s.unlock()
 	}
 	return n

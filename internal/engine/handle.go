@@ -52,7 +52,7 @@ func (s *shard) Background(f func()) error {
 func (s *shard) Changed(key string) {
 	s.lock()
 	defer s.unlock()
-	s.rejections.forgetLimiterLocked(key)
+	s.rejections.ForgetLimiter(key)
 	for _, l := range s.limiters {
 		if l.link.Key == key {
 			l.changes++

@@ -19,7 +19,7 @@ import (
 // which tells the reader of a call nothing.
 func TestLayout(t *testing.T) {
 	fields := map[string]int{"limiter": 16, "request": 12}
-	for _, dir := range []string{".", "fair", "list", "../link"} {
+	for _, dir := range []string{".", "fair", "known", "list", "../link"} {
 		names := redistest.Must(filepath.Glob(filepath.Join(dir, "*.go")))(t)
 		require.NotEmpty(t, names)
 		for _, name := range names {

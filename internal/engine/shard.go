@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/goredisson/ratelimiter/internal/engine/known"
 	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
@@ -25,7 +26,7 @@ type shard struct {
 	ready    []*flight      // they leave when the lock is free
 	memory   *outage.Memory // for outages; nil as long as no request has a policy
 
-	rejections cachedRejections // of limiters that may be idle
+	rejections known.Rejections // of limiters that may be idle
 }
 
 // few is how many limiters a shard looks through to find one. To look at them is faster than a map.

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+
+// Package known remembers what Redis has rejected, so that requests which would be rejected, too, need not ask.
+package known
+
+import (
+	"slices"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/link"
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// A rejection is what a reply has said about requests that do not wait and were rejected. It is never changed.
+type rejection struct {
+	permits int64     // the fewest that were rejected
+	asked   time.Time // no later than the instant at which Redis decided
+	reply   permit.Reply
+}
+
+// A Rejections has the newest rejection of each of a few wait queues. It is bounded, whatever the names of the limiters are.
+// It is not safe for concurrent use.
+type Rejections struct {
+	byID map[link.ID]*rejection
+	ids  []link.ID // of byID, in no order
+	hand int       // the index in ids of the next one that makes room
+}
+
+// maxRejections is how many rejections are known, and longestKey how long the keys of their limiters may be.
+const maxRejections, longestKey = 16, 512
+
+// Reply returns the reply to a request for that many permits, if it is known to be rejected. A rejection is known for as long as
+// bound, or until permits come back by themselves if that is sooner, or for half the time after which the limiter is gone
+// without a call. A request for more than the rate is not rejected but an error.
+func (k *Rejections) Reply(id link.ID, permits int64, bound time.Duration) (*permit.Reply, bool) {
+	x := k.byID[id]
+	if x == nil || permits < x.permits || permits+id.Floor > x.reply.Rate.Permits {
+		return nil, false
+	}
+	passed := time.Since(x.asked)
+	bound = min(bound, x.reply.Wait)
+	if alive := x.reply.Rate.KeepAlive; alive > 0 {
+		bound = min(bound, alive/2)
+	}
+	if passed < 0 || passed >= bound {
+		return nil, false
+	}
+	reply := x.reply
+	reply.Wait -= passed
+	reply.Now = reply.Now.Add(passed)
+	return &reply, true
+}
+
+// Learn records that a call which began at asked was rejected that many permits.
+func (k *Rejections) Learn(id link.ID, permits int64, asked time.Time, a *permit.Reply) {
+	if len(id.Key) > longestKey || a.Wait <= 0 {
+		return
+	}
+	if k.byID[id] == nil {
+		if k.byID == nil {
+			k.byID = map[link.ID]*rejection{}
+		}
+		if len(k.ids) < maxRejections {
+			k.ids = append(k.ids, id)
+		} else {
+			k.hand = (k.hand + 1) % maxRejections
+			delete(k.byID, k.ids[k.hand])
+			k.ids[k.hand] = id
+		}
+	}
+	x := &rejection{permits: permits, asked: asked, reply: *a}
+	x.reply.Granted, x.reply.Context = nil, nil
+	k.byID[id] = x
+}
+
+// Forget makes the next request of a queue ask.
+func (k *Rejections) Forget(id link.ID) {
+	if k.byID[id] != nil {
+		k.forget(func(o link.ID) bool { return o == id })
+	}
+}
+
+// ForgetLimiter makes the next request of each queue of a limiter ask.
+func (k *Rejections) ForgetLimiter(key string) {
+	k.forget(func(o link.ID) bool { return o.Key == key })
+}
+
+func (k *Rejections) forget(which func(link.ID) bool) {
+	k.ids = slices.DeleteFunc(k.ids, func(id link.ID) bool {
+		gone := which(id)
+		if gone {
+			delete(k.byID, id)
+		}
+		return gone
+	})
+}
+
+// Len returns how many rejections are known.
+func (k *Rejections) Len() int { return len(k.ids) }
