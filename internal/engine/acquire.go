@@ -115,7 +115,7 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 	if !time.Now().Before(l.first.grantableAt) {
 		l.scheduleLocked() // the permits may expire at this very instant
 	}
-	if r.state != hasEnded && l.flights.ofLine() == 0 {
+	if r.state != hasEnded && l.flights.ofQueue() == 0 {
 		return nil
 	}
 	r.overdue = true
@@ -129,7 +129,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duratio
 	s.lock()
 	var ended []*request
 	if r.Degraded && r.state != hasEnded && err == nil {
-		ended = l.serveLineLocked(false, nil) // its share may expire at this very instant
+		ended = l.serveQueueLocked(false, nil) // its share may expire at this very instant
 		l.rearmLocked()
 	}
 	if r.state == hasEnded {
@@ -143,7 +143,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duratio
 	wait := l.headWaitLocked()
 	l.abandonLocked(r)
 	if r.Degraded {
-		ended = l.serveLineLocked(false, ended) // the callers behind it
+		ended = l.serveQueueLocked(false, ended) // the callers behind it
 		l.rearmLocked()
 	}
 	s.unlock()
@@ -174,7 +174,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 		waited = time.Since(r.came)
 	}
 	// It is on its way, or stands behind a call that is.
-	asks := (l.flights.ofLine() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
+	asks := (l.flights.ofQueue() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
 	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
 		return permit.NoReply(permit.Of("acquire", l.link.Name), waited, l.lastErr, err)
 	}

@@ -29,9 +29,9 @@ func (s *shard) checkStates() error {
 			}
 		}
 		switch {
-		case l.flights.ofLine() > 1:
-			return fmt.Errorf("%s has %d flights of the line in the air", l.link.Name, l.flights.ofLine())
-		case turns > 1 || turns == 1 && (l.flights.ofLine() > 0 || l.gathering != nil):
+		case l.flights.ofQueue() > 1:
+			return fmt.Errorf("%s has %d flights of the line in the air", l.link.Name, l.flights.ofQueue())
+		case turns > 1 || turns == 1 && (l.flights.ofQueue() > 0 || l.gathering != nil):
 			return fmt.Errorf("%d callers have their turn at %s, beside a flight of the line or a gathering", turns, l.link.Name)
 		}
 	}

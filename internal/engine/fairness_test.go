@@ -194,9 +194,9 @@ func TestLargeRequestsDoNotStarve(t *testing.T) {
 	}
 }
 
-// TestTriesDoNotStandInLine checks that requests that do not wait do not wait in the queue: they take what is free,
+// TestTriesDoNotQueue checks that requests that do not wait do not wait in the queue: they take what is free,
 // until the first waiter has been passed over for a whole interval.
-func TestTriesDoNotStandInLine(t *testing.T) {
+func TestTriesDoNotQueue(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.granted(4)
 		go func() { _ = w.l.Acquire(w.ctx, 10) }()

@@ -153,7 +153,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 // it Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
-	if l.flights.ofLine() > 0 && !f.InOrder {
+	if l.flights.ofQueue() > 0 && !f.InOrder {
 		return ended // another flight is about to serve them
 	}
 	_, down := l.link.Health().Since()

@@ -73,9 +73,9 @@ func TestGrantIsNotOlderThanTheCall(t *testing.T) {
 	})
 }
 
-// TestRefundThatHangsDoesNotHoldUpTheLine checks that the callers in the queue are asked for soon although Redis does not
+// TestRefundThatHangsDoesNotHoldUpTheQueue checks that the callers in the queue are asked for soon although Redis does not
 // reply to a refund.
-func TestRefundThatHangsDoesNotHoldUpTheLine(t *testing.T) {
+func TestRefundThatHangsDoesNotHoldUpTheQueue(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
 			switch {

@@ -50,7 +50,7 @@ type limiter struct {
 	offline offline
 }
 
-// A first is what a limiter knows of the first request in its line.
+// A first is what a limiter knows of the first request in its queue.
 type first struct {
 	since       time.Time // since when it has been the first
 	askAt       time.Time // when the queue is due; zero for now
@@ -62,8 +62,8 @@ type first struct {
 // A flights is the calls of one limiter that are in flight, in the order in which they left.
 type flights []*flight
 
-// ofLine returns how many are for requests that wait, which is 1 at most, and ofTries how many are for others.
-func (fs flights) ofLine() (n int) {
+// ofQueue returns how many are for requests that wait, which is 1 at most, and ofTries how many are for others.
+func (fs flights) ofQueue() (n int) {
 	for _, f := range fs {
 		if f.InOrder {
 			n++
@@ -72,7 +72,7 @@ func (fs flights) ofLine() (n int) {
 	return n
 }
 
-func (fs flights) ofTries() int { return len(fs) - fs.ofLine() }
+func (fs flights) ofTries() int { return len(fs) - fs.ofQueue() }
 
 const (
 	// maxTries is how many calls of tries are in flight at most. With one, a caller that comes alone while a

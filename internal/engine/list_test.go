@@ -169,9 +169,9 @@ func TestReleaseWakesAList(t *testing.T) {
 	})
 }
 
-// TestAListStandsInLine checks that a list and callers of one of its limiters are served in the order in which they
+// TestAListQueues checks that a list and callers of one of its limiters are served in the order in which they
 // arrived.
-func TestAListStandsInLine(t *testing.T) {
+func TestAListQueues(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(1, time.Second), overall(10, time.Second))
 		require.NoError(t, l[0].Acquire(w.ctx, 1))

@@ -15,7 +15,7 @@ import (
 
 // An offline is what a limiter needs for outages, beside its share in the memory of the shard.
 type offline struct {
-	servedFor time.Time // when the outage began for which the whole line has been looked at; zero for none
+	servedFor time.Time // when the outage began for which the whole queue has been looked at; zero for none
 	timer     *time.Timer
 	due       time.Time // when timer fires; zero if it is not armed
 }
@@ -60,7 +60,7 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	l.probeLocked(r.ctx, health)
 	now := time.Now()
 	behind := time.Time{}
-	if l.hasLocalLineLocked() {
+	if l.hasLocalQueueLocked() {
 		behind = l.offline.due
 	}
 	at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
@@ -121,13 +121,13 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 	return at, true
 }
 
-// hasLocalLineLocked reports whether callers wait in the queue for the local quota.
-func (l *limiter) hasLocalLineLocked() bool { return l.waiters.shares > 0 }
+// hasLocalQueueLocked reports whether callers wait in the queue for the local quota.
+func (l *limiter) hasLocalQueueLocked() bool { return l.waiters.shares > 0 }
 
-// serveLineLocked decides the requests in the queue that their policy can decide now, in their order, and sets the
+// serveQueueLocked decides the requests in the queue that their policy can decide now, in their order, and sets the
 // timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
 // to wait.
-func (l *limiter) serveLineLocked(all bool, ended []*request) []*request {
+func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 	since, cause := l.link.Health().Since()
 	if cause == nil {
 		l.setLocalTimerLocked(time.Time{})
@@ -180,7 +180,7 @@ func (l *limiter) dropEndedLocked() {
 	}
 }
 
-// setLocalTimerLocked sets the timer that calls serveLineLocked at due, or stops it if due is zero.
+// setLocalTimerLocked sets the timer that calls serveQueueLocked at due, or stops it if due is zero.
 func (l *limiter) setLocalTimerLocked(due time.Time) {
 	l.offline.due = due
 	switch {
@@ -201,7 +201,7 @@ func (l *limiter) onLocalTimer() {
 	l.shard.lock()
 	var ended []*request
 	if !l.offline.due.IsZero() && !time.Now().Before(l.offline.due) {
-		ended = l.serveLineLocked(false, nil)
+		ended = l.serveQueueLocked(false, nil)
 		l.rearmLocked()
 	}
 	l.shard.unlock()
@@ -218,10 +218,10 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	if !l.offline.servedFor.Equal(since) { // whoever comes later is looked at then
 		l.offline.servedFor = since
-		ended = l.serveLineLocked(true, ended)
+		ended = l.serveQueueLocked(true, ended)
 	}
 	now, behind := time.Now(), time.Time{}
-	if l.hasLocalLineLocked() {
+	if l.hasLocalQueueLocked() {
 		behind = l.offline.due
 	}
 	decide := func(r *request) {

@@ -40,7 +40,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	if err != nil {
 		return at, err
 	}
-	if p.Kind == outage.LocalQuota && l.hasLocalLineLocked() && !at.After(now) {
+	if p.Kind == outage.LocalQuota && l.hasLocalQueueLocked() && !at.After(now) {
 		at = now.Add(max(l.offline.due.Sub(now), time.Millisecond)) // the callers in the queue come first
 	}
 	if !at.After(now) {

@@ -11,8 +11,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Line is the state of a limiter in this process, for a caller outside of its line.
-type Line struct {
+// A QueueState is the state of a wait queue, for a caller outside of it.
+type QueueState struct {
 	Busy    bool      // somebody waits
 	Kept    bool      // free permits are kept for somebody
 	Came    time.Time // when the first in the queue came; zero if nobody stands in it
@@ -21,15 +21,15 @@ type Line struct {
 	Changes int // that this process has made so far
 }
 
-// Line returns the state of the limiter in this process.
-func (h *Handle) Line() (s Line) {
+// State returns the state of the wait queue.
+func (h *Handle) State() (s QueueState) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l := h.shard.findLocked(h.ID)
 	if l == nil {
-		return Line{Grant: time.Now()}
+		return QueueState{Grant: time.Now()}
 	}
-	s = Line{Busy: l.waiters.n > 0 || len(l.holds) > 0, Kept: len(l.holds) > 0 || l.headIsStarvingLocked(),
+	s = QueueState{Busy: l.waiters.n > 0 || len(l.holds) > 0, Kept: len(l.holds) > 0 || l.headIsStarvingLocked(),
 		Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
 	if s.Grant.IsZero() {
 		s.Grant = time.Now()
@@ -40,7 +40,7 @@ func (h *Handle) Line() (s Line) {
 	return s
 }
 
-// A Hold keeps the flights of a line on the ground.
+// A Hold keeps the flights of a queue on the ground.
 type Hold struct {
 	l     *limiter
 	place *Place // whose turn it is, or nil
@@ -86,7 +86,7 @@ func (x *Hold) dropLocked() bool {
 type Place struct {
 	Handle   *Handle
 	Permits  int64
-	Came     time.Time // since when the caller has waited, in this line and elsewhere
+	Came     time.Time // since when the caller has waited, in this queue and elsewhere
 	Deadline time.Time // zero for none
 	Yields   bool      // it leaves the queue when an outage begins
 
@@ -159,7 +159,7 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	l.watchLocked(r)
 	if l.waiters.first == r {
 		l.newHeadLocked()
-		l.first.since = p.Came // the time in other lines counts
+		l.first.since = p.Came // the time in other queues counts
 		if a.Wait > 0 && l.changes == a.Changes {
 			l.first.grantableAt = time.Now().Add(a.Wait)
 			l.first.askAt = time.Now().Add(min(a.Wait, a.Recheck) + l.yield(a.Rate))

@@ -18,7 +18,7 @@ import (
 func TestHoldKeepsPermits(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		x := w.l.Hold()
-		require.Equal(t, [2]bool{true, true}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
+		require.Equal(t, [2]bool{true, true}, [2]bool{w.l.State().Busy, w.l.State().Kept})
 		require.False(t, redistest.Must(w.l.Allow(w.ctx, 1))(t).Granted, "ten are free")
 		var wg sync.WaitGroup
 		var at time.Duration
@@ -31,7 +31,7 @@ func TestHoldKeepsPermits(t *testing.T) {
 		x.Release() // does nothing
 		wg.Wait()
 		require.Equal(t, 5*time.Second, at)
-		require.Equal(t, [2]bool{}, [2]bool{w.l.Line().Busy, w.l.Line().Kept})
+		require.Equal(t, [2]bool{}, [2]bool{w.l.State().Busy, w.l.State().Kept})
 		w.granted(8)
 	})
 }
@@ -53,8 +53,8 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 			at = w.elapsed()
 		})
 		w.at(5 * time.Second)
-		require.False(t, w.l.Line().Came.IsZero(), "one stands in line")
-		turn(engine.Rejection{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		require.False(t, w.l.State().Came.IsZero(), "one stands in line")
+		turn(engine.Rejection{Wait: 10 * time.Second, Recheck: time.Minute, Changes: w.l.State().Changes})
 		require.Equal(t, 15*time.Second, w.elapsed(), "it is still the first, and was told to wait")
 		require.True(t, redistest.Must(w.l.Allow(w.ctx, 1))(t).Granted, "nothing is kept for one that has not waited for long")
 		w.at(16 * time.Second)
@@ -64,10 +64,10 @@ func TestPlaceGetsItsTurn(t *testing.T) {
 		require.Equal(t, 16*time.Second, at)
 
 		p.Came, p.Deadline = time.Now(), time.Now().Add(time.Second)
-		ok, err := p.Turn(w.ctx, engine.Rejection{Wait: time.Minute, Recheck: time.Minute, Changes: w.l.Line().Changes})
+		ok, err := p.Turn(w.ctx, engine.Rejection{Wait: time.Minute, Recheck: time.Minute, Changes: w.l.State().Changes})
 		require.NoError(t, err)
 		require.False(t, ok, "its time is up")
 		synctest.Wait()
-		require.False(t, w.l.Line().Busy)
+		require.False(t, w.l.State().Busy)
 	})
 }

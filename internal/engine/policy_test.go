@@ -286,9 +286,9 @@ func TestLocalQuotaOfAStranger(t *testing.T) {
 	})
 }
 
-// TestLocalLine checks that waiters are served from the local quota in their order and within their timeouts, as
+// TestLocalQueue checks that waiters are served from the local quota in their order and within their timeouts, as
 // soon as permits become free.
-func TestLocalLine(t *testing.T) {
+func TestLocalQueue(t *testing.T) {
 	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
 		l := w.l.on(localQuota(overall(4, time.Second), 2))
 		w.granted(4)

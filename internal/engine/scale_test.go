@@ -107,10 +107,10 @@ func TestManyLimitersInAShard(t *testing.T) {
 	e.Close()
 }
 
-// TestNobodyWalksTheLine checks that what is done under the lock does not take the longer the more callers wait:
+// TestNobodyWalksTheQueue checks that what is done under the lock does not take the longer the more callers wait:
 // a rejection of the queue looks at those that asked and at those that are rejected early, and a try during an outage at
 // none but itself.
-func TestNobodyWalksTheLine(t *testing.T) {
+func TestNobodyWalksTheQueue(t *testing.T) {
 	for name, opt := range map[string]func(*engine.Config){"early": rejectEarly, "late": func(*engine.Config) {}} {
 		t.Run("rejected "+name, func(t *testing.T) {
 			_, p, h, end := crowd(t, permit.MaxRequests+100, nil, opt)

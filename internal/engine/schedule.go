@@ -26,7 +26,7 @@ func (l *limiter) scheduleLocked() {
 	if l.shard.closed {
 		return
 	}
-	if f := l.takeLineLocked(); f != nil {
+	if f := l.takeQueueLocked(); f != nil {
 		l.startLocked(f)
 	}
 	if f := l.takeTriesLocked(); f != nil {
@@ -34,15 +34,15 @@ func (l *limiter) scheduleLocked() {
 	}
 }
 
-// lineIsHeldLocked reports whether no flight may leave for the queue, even if it is due.
-func (l *limiter) lineIsHeldLocked() bool {
-	return l.flights.ofLine() > 0 || len(l.holds) > 0 || l.shard.closed
+// queueIsHeldLocked reports whether no flight may leave for the queue, even if it is due.
+func (l *limiter) queueIsHeldLocked() bool {
+	return l.flights.ofQueue() > 0 || len(l.holds) > 0 || l.shard.closed
 }
 
-// takeLineLocked returns a flight for the queue, or nil if the queue is not due. If one with a place is the first in the queue,
+// takeQueueLocked returns a flight for the queue, or nil if the queue is not due. If one with a place is the first in the queue,
 // it gets its turn instead. While the first waiter has to wait, others may pass it.
-func (l *limiter) takeLineLocked() *flight {
-	if l.waiters.n == 0 || l.lineIsHeldLocked() {
+func (l *limiter) takeQueueLocked() *flight {
+	if l.waiters.n == 0 || l.queueIsHeldLocked() {
 		return nil
 	}
 	if l.gathering != nil || !l.first.askAt.IsZero() && time.Now().Before(l.first.askAt) {
@@ -106,11 +106,11 @@ func (l *limiter) takeTriesLocked() *flight {
 	}
 	reserved, behind := l.permitsAreKeptLocked(), l.triesStandBehindLocked()
 	if behind && !reserved && l.gathering == nil {
-		if l.flights.ofLine() > 0 {
+		if l.flights.ofQueue() > 0 {
 			return nil
 		}
 		l.first.askAt = time.Time{}
-		if f := l.takeLineLocked(); f != nil {
+		if f := l.takeQueueLocked(); f != nil {
 			l.startLocked(f)
 		}
 		if l.gathering == nil {
@@ -133,7 +133,7 @@ func (l *limiter) takeTriesLocked() *flight {
 func (l *limiter) takeInlineLocked(r *request) *flight {
 	var f *flight
 	if r.want.Wait {
-		f = l.takeLineLocked()
+		f = l.takeQueueLocked()
 	} else {
 		f = l.takeTriesLocked()
 	}
@@ -184,7 +184,7 @@ func (l *limiter) landedLocked(f *flight) *flight {
 	l.flights = slices.Delete(l.flights, i, i+1)
 	l.first.pass.Return(f.ticket, f.taken)
 	l.shard.engine.recycleFlight(f)
-	next := l.takeLineLocked()
+	next := l.takeQueueLocked()
 	if next == nil {
 		next = l.takeTriesLocked()
 	}
@@ -221,7 +221,7 @@ func (l *limiter) rearmLocked() {
 // wakeAtLocked returns when the queue, or somebody in it that may pass, is due. It reports false if that is not
 // for a timer to tell.
 func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
-	if l.waiters.n == 0 || l.lineIsHeldLocked() {
+	if l.waiters.n == 0 || l.queueIsHeldLocked() {
 		return at, false
 	}
 	at, passes := l.first.pass.WakeAt()

@@ -132,7 +132,7 @@ func (e *Engine) CheckIdle() error {
 			errs = append(errs, fmt.Errorf("a shard keeps %d limiters", kept))
 		}
 		for _, l := range limiters {
-			check("the line of an idle limiter", l.timer)
+			check("the queue of an idle limiter", l.timer)
 			check("the local quota of an idle limiter", l.offline.timer)
 			if !l.offline.due.IsZero() {
 				errs = append(errs, errors.New("the local quota of an idle limiter is due"))

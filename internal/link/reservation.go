@@ -11,7 +11,7 @@ import (
 )
 
 // A Reservation is a grant in Redis that grows until it has all of the permits wanted, and is used only then: for the first waiter
-// of a line that takes its permits ahead, or for a caller that waits for other limiters; see scripts/reserve.lua. Its
+// of a queue that takes its permits ahead, or for a caller that waits for other limiters; see scripts/reserve.lua. Its
 // methods talk to Redis, so no lock is held. It belongs to one goroutine.
 type Reservation struct {
 	Link    *Link

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package list decides requests for permits of several limiters, all of them or none. It is a client of package engine,
-// which knows nothing of it: a request asks its limiters ([engine.Handle.Ask]), stands in their lines ([engine.Place]), holds
+// which knows nothing of it: a request asks its limiters ([engine.Handle.Ask]), stands in their queues ([engine.Place]), holds
 // up their callers ([engine.Handle.Hold]) and reserves their permits ([link.Reservation]), as any caller may.
 package list
 
@@ -124,7 +124,7 @@ func allGranted(parts []part) reply {
 	return a
 }
 
-// A waiter is a caller of several limiters on its way through their lines.
+// A waiter is a caller of several limiters on its way through their queues.
 type waiter struct {
 	lists    *Lists
 	engine   *engine.Engine
@@ -141,7 +141,7 @@ type waiter struct {
 // acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
 // policies, if they decide; otherwise Redis, at once if no limiter is known to reject, or else when that limiter lets w.
 func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
-	defer w.leaveLines()
+	defer w.leaveQueues()
 	w.since = time.Now()
 	a := nothing // the last reply; if a.rejected is false, a.Bound is a limiter for which others wait
 	a.Bound = w.busy()
@@ -150,7 +150,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			if err != nil || r.Granted || w.engine.Config().RejectEarly && w.isLate(r.Wait) {
 				return r, err
 			}
-			w.leaveLines()
+			w.leaveQueues()
 			a = nothing
 			if ok, err := w.waitForLocal(ctx, r.Wait); err != nil {
 				return nothing.Outcome, err
@@ -185,7 +185,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			w.fails = time.Time{}
 			a = next
 		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
-			w.leaveLines()
+			w.leaveQueues()
 			a = nothing
 			if w.decidesLocally() {
 				continue
@@ -212,7 +212,7 @@ func (w *waiter) waitAndTry(ctx context.Context, a reply) (next reply, inTime bo
 // began.
 func (w *waiter) tooLate(a reply, began time.Time) Outcome {
 	if !a.rejected { // the list could not ask at all
-		a.Wait = time.Until(w.parts[a.Bound].Handle.Line().Grant)
+		a.Wait = time.Until(w.parts[a.Bound].Handle.State().Grant)
 	}
 	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
 	return a.Outcome

@@ -11,7 +11,7 @@ import (
 )
 
 // This file serves a list that would otherwise starve: limiters that are wanted by many reject it in turns, or
-// a peer in another process, which stands in no line of this one, always takes what the list waits for. The
+// a peer in another process, which stands in no queue of this one, always takes what the list waits for. The
 // list then reserves permits in Redis, one limiter after another, and is granted all of them when it has them.
 //
 // A reservation is a grant that is moved to the present instant until it is used, so the window that counts it
@@ -41,7 +41,7 @@ func (w *waiter) starves(a reply) bool {
 }
 
 // contend is what a starving list does after the reply a, and returns the next reply. The list reserves if it
-// may, and otherwise waits until it may, outside of all lines. It reports false if the time of the caller is
+// may, and otherwise waits until it may, outside of all queues. It reports false if the time of the caller is
 // up.
 func (w *waiter) contend(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	if a.rate.Interval > 0 && a.Wait > a.rate.Interval {
@@ -50,7 +50,7 @@ func (w *waiter) contend(ctx context.Context, a reply) (next reply, ok bool, err
 		return w.standAndTry(ctx, a)
 	}
 	if i := w.olderAhead(); i >= 0 {
-		a.Bound, a.Wait = i, time.Until(w.parts[i].Handle.Line().Grant)
+		a.Bound, a.Wait = i, time.Until(w.parts[i].Handle.State().Grant)
 		return w.standAndTry(ctx, a)
 	}
 	w.lists.contenders.enter(w)

@@ -9,31 +9,31 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
-// firstLine returns the index of the first limiter whose line is as is says, or -1.
-func (w *waiter) firstLine(is func(engine.Line) bool) int {
-	return slices.IndexFunc(w.parts, func(p part) bool { return is(p.Handle.Line()) })
+// firstQueue returns the index of the first limiter whose queue is as is says, or -1.
+func (w *waiter) firstQueue(is func(engine.QueueState) bool) int {
+	return slices.IndexFunc(w.parts, func(p part) bool { return is(p.Handle.State()) })
 }
 
 // busy returns the index of the first limiter for which somebody waits, or -1. A list that comes later does not
 // ask before those that wait.
-func (w *waiter) busy() int { return w.firstLine(func(l engine.Line) bool { return l.Busy }) }
+func (w *waiter) busy() int { return w.firstQueue(func(l engine.QueueState) bool { return l.Busy }) }
 
 // behindOthers reports whether free permits of any limiter are kept for somebody else.
 func (w *waiter) behindOthers() bool {
-	return w.firstLine(func(l engine.Line) bool { return l.Kept }) >= 0
+	return w.firstQueue(func(l engine.QueueState) bool { return l.Kept }) >= 0
 }
 
-// olderAhead returns the index of the first limiter whose line is headed by a caller that came before w, or -1.
+// olderAhead returns the index of the first limiter whose queue is headed by a caller that came before w, or -1.
 func (w *waiter) olderAhead() int {
-	return w.firstLine(func(l engine.Line) bool { return !l.Came.IsZero() && l.Came.Before(w.since) })
+	return w.firstQueue(func(l engine.QueueState) bool { return !l.Came.IsZero() && l.Came.Before(w.since) })
 }
 
-// standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other lines. It
+// standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other queues. It
 // reports false if the time of the caller is up.
 func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool, err error) {
 	for i := range w.parts {
 		if i != a.Bound {
-			w.leaveLine(i)
+			w.leaveQueue(i)
 		}
 	}
 	p := &w.parts[a.Bound]
@@ -45,7 +45,7 @@ func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool,
 		told.Wait = max(a.Wait, 1)
 	}
 	for _, p := range w.parts { // so that none of them expires whose rate is known
-		told.Recheck = min(told.Recheck, w.engine.Recheck(p.Handle.Line().Rate))
+		told.Recheck = min(told.Recheck, w.engine.Recheck(p.Handle.State().Rate))
 	}
 	if ok, err := p.place.Turn(ctx, told); !ok || err != nil {
 		return a, ok, err
@@ -54,8 +54,8 @@ func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool,
 	return next, true, err
 }
 
-// leaveLine gives up the turn at the i-th limiter, if w has it.
-func (w *waiter) leaveLine(i int) {
+// leaveQueue gives up the turn at the i-th limiter, if w has it.
+func (w *waiter) leaveQueue(i int) {
 	if p := w.parts[i].place; p != nil {
 		p.Leave()
 	}
@@ -63,11 +63,11 @@ func (w *waiter) leaveLine(i int) {
 
 func (w *waiter) endTurns() {
 	for i := range w.parts {
-		w.leaveLine(i)
+		w.leaveQueue(i)
 	}
 }
 
-func (w *waiter) leaveLines() {
+func (w *waiter) leaveQueues() {
 	w.endTurns()
 	w.lists.contenders.leave(w)
 }

@@ -15,7 +15,7 @@ import (
 // is granted afterwards goes back.
 func (w *waiter) try(ctx context.Context) (reply, error) {
 	for i := range w.parts {
-		w.parts[i].changes = w.parts[i].Handle.Line().Changes
+		w.parts[i].changes = w.parts[i].Handle.State().Changes
 	}
 	if ctx.Done() == nil && w.deadline.IsZero() && !w.hasPolicies() {
 		return w.lists.tryAll(ctx, w.parts)
