@@ -117,7 +117,18 @@ func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Out
 	if err := l.checkPermits(ctx, r.Permits); err != nil {
 		return engine.Outcome{}, err
 	}
-	return l.acquireCarrying(ctx, r)
+	return l.pass(ctx, r)
+}
+
+// pass passes a request on: that of a handle which carries a rate, or is of a lower class, by their ways.
+func (l *RateLimiter) pass(ctx context.Context, r engine.Request) (engine.Outcome, error) {
+	switch {
+	case l.rate != nil:
+		return l.acquireCarrying(ctx, r)
+	case l.class != nil:
+		return l.acquireInClass(ctx, r)
+	}
+	return l.handle.Acquire(ctx, r)
 }
 
 // peek asks without taking permits, if the request is valid, and tells the hooks.

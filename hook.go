@@ -218,7 +218,7 @@ func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (g
 		if want.Wait {
 			h.waiting(l.name, 1)
 		}
-		got, err = l.acquireCarrying(ctx, want)
+		got, err = l.pass(ctx, want)
 		if want.Wait {
 			h.waiting(l.name, -1)
 			if time.Since(r.Begin) >= want.Timeout {

@@ -93,9 +93,6 @@ func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 
 // acquireCarrying passes a request on, and sets the rate that l carries where it is missing.
 func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) (engine.Outcome, error) {
-	if l.rate == nil {
-		return l.acquireInClass(ctx, want)
-	}
 	deadline := deadlineAfter(want.Timeout)
 	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
 		want.Timeout = engine.Timeout(deadline)
