@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package engine decides which callers wait for the permits of a limiter, which of them share a call, and what
-// happens during an outage. It knows neither Redis nor the keys of the limiter; it asks through a [Backend].
+// happens during an outage. It knows neither Redis nor the keys of the limiter; it makes its calls through a [link.Link].
 //
 // State decides, under the lock of its shard: limiter.go, and schedule.go, land.go, local.go and others, each for
 // one part of it. A method that needs the lock has a name that ends in Locked, or belongs to a type that says so.
-// Flights talk to the backend, without the lock: flight.go, attempt.go. So do offline.go, gather.go, reservation.go and
-// ask.go. Callers wait: acquire.go, and place.go for those that want more than one limiter; package list is a client of
-// these. docs/design/engine.md explains the words, and in which order to read.
+// Flights make calls, without the lock and through package link: flight.go, attempt.go. So does gather.go. Callers wait:
+// acquire.go, and place.go for those that want more than one limiter; package list is a client of these.
+// docs/design/engine.md explains the words, and in which order to read.
 package engine
 
 import (

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package list decides requests for permits of several limiters, all of them or none. It is a client of package engine,
-// which knows nothing of it: a request asks its limiters ([engine.Handle.Ask]), stands in their queues ([engine.Place]), holds
+// which knows nothing of it: a request asks its limiters ([link.Link.Ask]), stands in their queues ([engine.Place]), holds
 // up their callers ([engine.Handle.Hold]) and reserves their permits ([link.Reservation]), as any caller may.
 package list
 
