@@ -81,7 +81,7 @@ func (s *storm) draw(spread time.Duration) (p plan) {
 	within := func(what string, d time.Duration) time.Duration {
 		return time.Duration(rapid.Int64Range(0, d.Milliseconds()).Draw(rt, what)) * time.Millisecond
 	}
-	p.at = within("at", spread)
+	p.at = time.Duration(rapid.IntRange(0, 9).Draw(rt, "tenths"))*spread/10 + within("at", spread/10) // small numbers are the likelier
 	p.kind = rapid.SampledFrom([]int{planTry, planTry, planTryAcquire, planTryAcquire, planAcquire, planAcquire, planAcquire, planTryList, planWaitList}).Draw(rt, "kind")
 	if rapid.Bool().Draw(rt, "leaves") {
 		p.leaves = 1 + within("after", spread)
@@ -268,7 +268,8 @@ func TestOutagesAtRandom(t *testing.T) {
 			cuts := rapid.IntRange(1, 4).Draw(rt, "outages")
 			var lasts []time.Duration
 			for range 2 * cuts {
-				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30_000).Draw(rt, "lasts"))*time.Millisecond)
+				unit := rapid.SampledFrom([]time.Duration{100 * time.Millisecond, time.Second, time.Second}).Draw(rt, "unit")
+				lasts = append(lasts, time.Duration(rapid.IntRange(1, 30).Draw(rt, "lasts"))*unit)
 			}
 			faults := []testworld.Fault{{Err: testworld.Rejected}, {Err: testworld.Lost}, testworld.LostReply, {Err: testworld.Exhausted},
 				{Err: testworld.Loading}, {Err: testworld.Rejected, After: 2 * time.Second}, {Before: 2 * time.Second}, {After: 3 * time.Second},
@@ -290,7 +291,7 @@ func TestOutagesAtRandom(t *testing.T) {
 					}
 				}
 			}()
-			s.play(rapid.IntRange(1, 40).Draw(rt, "callers"), 40*time.Second)
+			s.play(rapid.SampledFrom([]int{4, 40, 40}).Draw(rt, "callers"), 40*time.Second)
 			time.Sleep(4 * time.Minute) // by then the outages are over
 			s.end()
 			require.NoError(rt, s.server.CheckWindows(false))

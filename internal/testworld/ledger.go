@@ -54,11 +54,12 @@ func (l *ledger) has(id permit.ID) bool {
 	return l.find(id) != nil
 }
 
-// add enters g, unless it is the reply to a replay of what is there already.
+// add enters g, unless it is there already.
 func (l *ledger) add(g Grant) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if g.Permits > 0 && l.find(g.ID) == nil {
+	same := func(x Grant) bool { return x.ID == g.ID && x.At.Equal(g.At) }
+	if g.Permits > 0 && !slices.ContainsFunc(l.grants, same) {
 		l.grants = append(l.grants, g)
 	}
 }

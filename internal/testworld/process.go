@@ -151,7 +151,7 @@ func (p *Process) AcquireAll(ctx context.Context, parts []permit.Part, replay bo
 		rejected, err = p.conn.AcquireAll(context.WithoutCancel(ctx), list, replay)
 		for _, part := range parts {
 			if err == nil && len(rejected) == 0 {
-				part.Limiter.(*Limiter).ledger().add(Grant{ID: part.ID, At: now(), Permits: part.Permits})
+				part.Limiter.(*Limiter).granted(Grant{ID: part.ID, At: now(), Permits: part.Permits}, replay)
 			}
 		}
 		return err
@@ -178,6 +178,20 @@ func (p *Process) Limiter(key string) *Limiter {
 }
 
 func (l *Limiter) ledger() *ledger { return l.p.server.ledger(l.key, l.p.client) }
+
+// granted enters g. What a replay is granted was perhaps granted before: Redis has the instant, and nothing if that has
+// expired, as a part of a list may have while others are in use.
+func (l *Limiter) granted(g Grant, replay bool) {
+	if replay {
+		key := l.redis.Keys.Permits[l.p.server.rate(l.key).Type]
+		score, err := l.p.server.Redis.ZScore(context.Background(), key, string(redisson.Member(l.redis.LongLength, g.ID, uint32(g.Permits)))).Result()
+		if err != nil {
+			return
+		}
+		g.At = time.UnixMilli(int64(score))
+	}
+	l.ledger().add(g)
+}
 
 // requireNew tells the test of a call that was carried out and is sent again without being a replay.
 func (l *Limiter) requireNew(id permit.ID, replay bool) {
@@ -213,7 +227,7 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (a permit.Reply,
 		}
 		for i, n := range a.Granted {
 			if !b.DryRun {
-				l.ledger().add(Grant{ID: b.ID.Run(i), At: at, Permits: n * b.Runs[i].Permits, told: !b.At.IsZero()})
+				l.granted(Grant{ID: b.ID.Run(i), At: at, Permits: n * b.Runs[i].Permits, told: !b.At.IsZero()}, b.Replay)
 			}
 		}
 		return err
