@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 )
 
 // A tally counts what the endpoint granted, from its responses alone.
@@ -22,7 +22,7 @@ type tally struct {
 	window time.Duration
 
 	mu       sync.Mutex
-	grants   map[string]window.Grant // by the member's bytes; the last few windows
+	grants   map[string]grantlog.Grant // by the member's bytes; the last few windows
 	newest   time.Time
 	worst    int64
 	answered int64 // permits in responses of 200
@@ -32,7 +32,7 @@ type tally struct {
 }
 
 func newTally(length time.Duration) *tally {
-	return &tally{window: length, grants: map[string]window.Grant{}, statuses: map[int]int{}}
+	return &tally{window: length, grants: map[string]grantlog.Grant{}, statuses: map[int]int{}}
 }
 
 // add counts one response. Responses may come in any order, but not later than two windows.
@@ -57,21 +57,21 @@ func (t *tally) add(e exchange) {
 		if _, known := t.grants[m.Bytes]; known || m.granted().Before(horizon) {
 			continue
 		}
-		t.grants[m.Bytes] = window.Grant{At: m.granted(), Permits: int64(m.Permits)}
+		t.grants[m.Bytes] = grantlog.At(m.granted(), int64(m.Permits))
 		t.recorded += int64(m.Permits)
 		if m.granted().After(t.newest) {
 			t.newest = m.granted()
 		}
 	}
-	all := make([]window.Grant, 0, len(t.grants))
+	all := make(grantlog.Grants, 0, len(t.grants))
 	for id, g := range t.grants {
-		if g.At.Before(t.newest.Add(-3 * t.window)) {
+		if g.End.Before(t.newest.Add(-3 * t.window)) {
 			delete(t.grants, id) // all windows that it lies in are counted
 			continue
 		}
 		all = append(all, g)
 	}
-	t.worst = max(t.worst, window.Most(t.window, all))
+	t.worst = max(t.worst, all.Most(t.window))
 }
 
 func (t *tally) fail(err error) {

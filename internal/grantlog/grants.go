@@ -48,30 +48,35 @@ func (l Grants) Fullest(window time.Duration) Grants {
 }
 
 // FullestBy is Fullest with other instants than Begin and End.
-func (l Grants) FullestBy(window time.Duration, span func(Grant) (begin, end time.Time)) (found Grants) {
+func (l Grants) FullestBy(window time.Duration, span func(Grant) (begin, end time.Time)) Grants {
 	begin := func(g Grant) time.Time { at, _ := span(g); return at }
+	end := func(g Grant) time.Time { _, at := span(g); return at }
 	l = slices.SortedStableFunc(slices.Values(l), func(a, b Grant) int { return begin(a).Compare(begin(b)) })
-	most := int64(0)
-	for i, first := range l {
-		until := begin(first).Add(window)
-		if i > 0 && begin(first).Equal(begin(l[i-1])) {
-			continue // the window is the same
-		}
-		var in Grants
-		for _, g := range l[i:] {
-			at, end := span(g)
-			if !at.Before(until) {
-				break
+	byEnd := make([]int, len(l))
+	for i := range byEnd {
+		byEnd[i] = i
+	}
+	slices.SortFunc(byEnd, func(a, b int) int { return end(l[a]).Compare(end(l[b])) })
+
+	// The window moves from one Begin to the next. Grants enter it by their End, and leave it by their Begin.
+	in, ended, left, sum, most, from := make([]bool, len(l)), 0, 0, int64(0), int64(0), time.Time{}
+	for _, first := range l {
+		at := begin(first)
+		for ; ended < len(l) && end(l[byEnd[ended]]).Before(at.Add(window)); ended++ {
+			if i := byEnd[ended]; i >= left {
+				in[i], sum = true, sum+l[i].Permits
 			}
-			if end.Before(until) {
-				in = append(in, g)
+		}
+		for ; begin(l[left]).Before(at); left++ {
+			if in[left] {
+				sum -= l[left].Permits
 			}
 		}
-		if sum := in.Permits(); sum > most {
-			most, found = sum, in
+		if sum > most {
+			most, from = sum, at
 		}
 	}
-	return found
+	return l.Only(func(g Grant) bool { return most > 0 && !begin(g).Before(from) && end(g).Before(from.Add(window)) })
 }
 
 // Most returns the permits of the fullest window.

@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
@@ -232,12 +232,12 @@ func TestCompareIsTheLimitersOwn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := redistest.Must(limit.NewLocal(w.algorithm(c.rate)))(t)
 				began := time.Now()
-				var grants []window.Grant
+				var grants grantlog.Grants
 				for _, r := range c.requests {
 					time.Sleep(time.Until(began.Add(r.at)))
 					got := redistest.Must(l.Reserve(t.Context(), r.permits, c.wait))(t)
 					if got.Granted {
-						grants = append(grants, window.Grant{At: virtualBegin.Add(r.at + got.Wait), Permits: r.permits})
+						grants = append(grants, grantlog.At(virtualBegin.Add(r.at+got.Wait), r.permits))
 					}
 				}
 				require.Equal(t, c.outcomes[i].grants, grants, "%s, %s", name, w.name)

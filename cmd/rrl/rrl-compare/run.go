@@ -13,8 +13,8 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/cmd/rrl/internal/window"
 	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/grantlog"
 )
 
 // A comparison is the outcome of one traffic at several limiters.
@@ -32,10 +32,10 @@ type outcome struct {
 	limiter            string
 	bound              int64 // the most that the limiter promises to admit in a window of the interval
 	admitted, rejected int64
-	grants             []window.Grant // by the time from which they may be used
-	worst              int64          // the most in any window of the interval
-	waited             time.Duration  // the longest wait of a request that was admitted
-	told               time.Duration  // the longest wait that a rejected request was told
+	grants             grantlog.Grants // by the time from which they may be used
+	worst              int64           // the most in any window of the interval
+	waited             time.Duration   // the longest wait of a request that was admitted
+	told               time.Duration   // the longest wait that a rejected request was told
 }
 
 // virtualBegin is when every traffic begins, by the clock of the embedded Redis.
@@ -103,7 +103,7 @@ func (c *comparison) play(ctx context.Context, who contestant) (outcome, error) 
 		}
 		o.admitted += r.permits
 		o.waited = max(o.waited, got.Wait)
-		o.grants = append(o.grants, window.Grant{At: virtualBegin.Add(r.at + got.Wait), Permits: r.permits})
+		o.grants = append(o.grants, grantlog.At(virtualBegin.Add(r.at+got.Wait), r.permits))
 	}
 	return o, nil
 }
@@ -131,9 +131,10 @@ func (c *comparison) finish() {
 	last := c.requests[len(c.requests)-1].at
 	for i := range c.outcomes {
 		o := &c.outcomes[i]
-		o.worst = window.Most(c.rate.Interval, o.grants) // which sorts them
+		o.worst = o.grants.Most(c.rate.Interval)
+		slices.SortStableFunc(o.grants, func(a, b grantlog.Grant) int { return a.End.Compare(b.End) })
 		if n := len(o.grants); n > 0 {
-			last = max(last, o.grants[n-1].At.Sub(virtualBegin))
+			last = max(last, o.grants[n-1].End.Sub(virtualBegin))
 		}
 	}
 	c.bin = binFor(last)
@@ -157,9 +158,9 @@ func (c *comparison) asked() outcome {
 	o := outcome{limiter: "asked"}
 	for _, r := range c.requests {
 		o.admitted += r.permits
-		o.grants = append(o.grants, window.Grant{At: virtualBegin.Add(r.at), Permits: r.permits})
+		o.grants = append(o.grants, grantlog.At(virtualBegin.Add(r.at), r.permits))
 	}
-	o.worst = window.Most(c.rate.Interval, o.grants)
+	o.worst = o.grants.Most(c.rate.Interval)
 	return o
 }
 
@@ -167,7 +168,7 @@ func (c *comparison) asked() outcome {
 func (c *comparison) perBin(o outcome) []int64 {
 	bins := make([]int64, c.length/c.bin)
 	for _, g := range o.grants {
-		bins[g.At.Sub(virtualBegin)/c.bin] += g.Permits
+		bins[g.End.Sub(virtualBegin)/c.bin] += g.Permits
 	}
 	return bins
 }
@@ -181,8 +182,8 @@ func (c *comparison) windows(o outcome) []int64 {
 	}
 	// upTo returns what was granted until an instant, inclusive.
 	upTo := func(at time.Time) int64 {
-		i, _ := slices.BinarySearchFunc(o.grants, at, func(g window.Grant, at time.Time) int {
-			if g.At.After(at) {
+		i, _ := slices.BinarySearchFunc(o.grants, at, func(g grantlog.Grant, at time.Time) int {
+			if g.End.After(at) {
 				return 1
 			}
 			return -1
@@ -195,8 +196,8 @@ func (c *comparison) windows(o outcome) []int64 {
 		most[i] = in(virtualBegin.Add(time.Duration(i) * c.bin))
 	}
 	for _, g := range o.grants {
-		i := g.At.Sub(virtualBegin) / c.bin
-		most[i] = max(most[i], in(g.At))
+		i := g.End.Sub(virtualBegin) / c.bin
+		most[i] = max(most[i], in(g.End))
 	}
 	return most
 }
