@@ -137,19 +137,27 @@ func (f *flight) pruneLocked() bool {
 // endCallersLocked ends the requests in the flight with err, except those for which stays returns true; a nil
 // stays returns true for none.
 func (f *flight) endCallersLocked(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
+	f.dropLocked(func(r *request) bool {
+		if stays != nil && stays(r) {
+			stay = true
+			return false
+		}
+		ended = r.failLocked(err, ended)
+		return true
+	})
+	return ended, stay
+}
+
+// dropLocked forgets the callers for which drops returns true, and those that have their outcome: once they are woken, their
+// requests may become those of somebody else.
+func (f *flight) dropLocked(drops func(*request) bool) {
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
-			switch {
-			case r == nil || !r.live():
-			case stays != nil && stays(r):
-				stay = true
-			default:
-				ended = r.failLocked(err, ended)
+			if r != nil && (!r.live() || drops(r)) {
 				f.callers[i][j] = nil
 			}
 		}
 	}
-	return ended, stay
 }
 
 // fly flies f, and then what has come in the meantime.

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// This file decides requests during an outage, if their policy is not closed.
+// This file decides requests during an outage: by their policies, if these are not closed, and all that are on their way when
+// an outage begins although nothing has failed.
 
 // An offline is what a limiter needs for outages, beside its share in the memory of the shard.
 type offline struct {
@@ -159,25 +161,11 @@ func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 	if l.waiters.first != head {
 		l.first.since = now
 	}
-	if len(ended) > 0 {
-		l.dropEndedLocked()
+	for _, f := range l.flights {
+		f.dropLocked(func(*request) bool { return false })
 	}
 	l.setLocalTimerLocked(due)
 	return ended
-}
-
-// dropEndedLocked removes the requests that were decided without Redis from the flight of the queue, because
-// once they are woken they may become requests of somebody else.
-func (l *limiter) dropEndedLocked() {
-	for _, f := range l.flights {
-		for i := range f.Runs {
-			for j, r := range f.callers[i] {
-				if r != nil && r.state == hasEnded {
-					f.callers[i][j] = nil
-				}
-			}
-		}
-	}
 }
 
 // setLocalTimerLocked sets the timer that calls serveQueueLocked at due, or stops it if due is zero.
@@ -228,14 +216,13 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 		_, _ = l.decideLocallyLocked(r, now, since, cause, behind)
 		ended = r.endLocked(ended)
 	}
-	for i := range f.Runs {
-		for j, r := range f.callers[i] {
-			if r != nil && r.live() && r.want.Policy != nil && !r.want.Wait {
-				decide(r)
-				f.callers[i][j] = nil
-			}
+	f.dropLocked(func(r *request) bool {
+		if r.want.Policy == nil || r.want.Wait {
+			return false
 		}
-	}
+		decide(r)
+		return true
+	})
 	for r := l.tries.first; r != nil; {
 		next := r.next
 		if r.want.Policy != nil {
@@ -249,6 +236,53 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 			ended = r.failLocked(permit.Unavailable("acquire", l.link.Name, cause), ended)
 		}
 		r = next
+	}
+	return ended
+}
+
+// decideAll decides the requests on their way to the Redis of that health, which is down because of cause: those that
+// do not wait, and those that a policy serves. What Redis grants them afterwards goes back.
+func (e *Engine) decideAll(health *outage.Health, cause error) {
+	for i := range e.shards {
+		s := &e.shards[i]
+		var ended []*request
+		s.lock()
+		for _, l := range s.limiters {
+			if l.link.Health() == health {
+				ended = l.decideAllLocked(cause, ended)
+			}
+		}
+		s.unlock()
+		wake(ended)
+	}
+	e.slowed.Happened()
+}
+
+// decideAllLocked is decideAll for one limiter. A caller that makes its call itself, which only a caller without a
+// policy and without an end does, gets the reply, however late.
+func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
+	err := permit.Unavailable("acquire", l.link.Name, link.WithLast(cause, l.lastErr))
+	for _, f := range l.flights {
+		if f.inline || f.healthProbe {
+			continue
+		}
+		ended = f.answerLocallyLocked(ended)
+		f.dropLocked(func(r *request) bool {
+			switch {
+			case !r.want.Wait:
+				ended = r.failLocked(err, ended)
+			case r.sharesLocally(): // or Redis would grant it something, too
+				r.state = isQueued
+			default:
+				return false
+			}
+			return true
+		})
+	}
+	if len(l.flights) > 0 {
+		for l.tries.n > 0 {
+			ended = l.tries.first.failLocked(err, ended)
+		}
 	}
 	return ended
 }
