@@ -257,7 +257,6 @@ local lo, hi = card, card - 1
 if members > 0 then
   lo, hi = redis.call('ZRANK', KEYS[3], oldest), redis.call('ZRANK', KEYS[3], newest)
   if not lo or not hi or hi - lo + 1 ~= members then
-    save(freed)
     return {5}
   end
 end
@@ -272,7 +271,7 @@ local function add(page)
   members, budget = members + #page / 2, budget - #page / 2
   return true
 end
-if lo > 0 and budget > 0 then
+if lo > 0 then
   local from = math.max(0, lo - budget)
   local page = redis.call('ZRANGE', KEYS[3], from, lo - 1, 'WITHSCORES')
   if not add(page) then
@@ -283,7 +282,7 @@ if lo > 0 and budget > 0 then
     newest = page[#page - 1]
   end
 end
-if lo == 0 and budget > 0 and hi < card - 1 then
+if budget > 0 and hi < card - 1 then
   local page = redis.call('ZRANGE', KEYS[3], hi + 1, hi + budget, 'WITHSCORES')
   if not add(page) then
     return go_on()

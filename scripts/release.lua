@@ -58,21 +58,21 @@ if not value then
   end
 end
 
-local left, gone, blocks = tonumber(ARGV[2]), 0, 0
+local left, gone, blocks = tonumber(ARGV[2]), 0, false
 local cut, score, rest
 local members = redis.call('ZREVRANGE', KEYS[3], 0, math.min(left + 64, 512) - 1, 'WITHSCORES')
 for i = 1, #members, 2 do
   local m = members[i]
   local n = permits_of(m)
   if is_block(m) then
-    blocks = blocks + 1
+    blocks = true
   elseif n > left then
     if left > 0 then
       cut, score, rest = m, members[i + 1], n - left
       left = 0
     end
     break
-  elseif blocks > 0 then
+  elseif blocks then
     redis.call('ZREM', KEYS[3], m)
     left = left - n
   else
@@ -80,12 +80,8 @@ for i = 1, #members, 2 do
     gone = gone + 1
   end
 end
-if gone > 0 and blocks == 0 then
+if gone > 0 then -- the newest, before any block
   redis.call('ZREMRANGEBYRANK', KEYS[3], -gone, -1)
-elseif gone > 0 then
-  for i = 1, 2 * gone, 2 do
-    redis.call('ZREM', KEYS[3], members[i])
-  end
 end
 if cut then
   local m, n = cut, rest

@@ -162,8 +162,13 @@ func TestForeignReplies(t *testing.T) {
 		require.ErrorIs(t, operations[name](), permit.ErrConflict, "%s follows three changes of the type", name)
 		require.Empty(t, f.replies)
 	}
-	f.replies = []any{list(2, 1)}
-	require.NoError(t, operations["heal"](), "the next call will be told")
+	for _, reply := range []any{list(1), list(2, 1)} {
+		f.replies = []any{reply}
+		require.NoError(t, operations["heal"](), "the next call will be told")
+	}
+	f.replies = []any{list(0, 1, 0), list(0, 0, 1)}
+	require.NoError(t, operations["release"](), "in two steps")
+	require.Empty(t, f.replies)
 	// A set that changes every time it is read is left alone.
 	f.replies = []any{list(5), list(5), list(5)}
 	require.ErrorContains(t, operations["available"](), "faster")
