@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func TestHookIsToldOfCalls(t *testing.T) {
 		h.mu.Lock()
 		var names []string
 		for _, c := range h.calls {
-			names = append(names, c.Script)
+			names = append(names, strings.TrimSuffix(c.Script, "_rest")) // one in 64 is a check
 			require.Equal(t, w.l.Name(), c.Limiter)
 			require.EqualValues(t, 1, c.Requests)
 			require.NoError(t, c.Err)
