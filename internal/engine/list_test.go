@@ -266,6 +266,12 @@ func TestLostRepliesOfLists(t *testing.T) {
 func TestAListThatLeavesInFlight(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, time.Minute), overall(3, time.Minute))
+		w.delay(200 * time.Millisecond)
+		w.p.Next(testworld.Fault{Err: testworld.Rejected})
+		_, err := w.all(w.leaving(100*time.Millisecond), -1, l[0].of(2), l[1].of(2))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, testworld.Rejected.Err, "how the last attempt ended")
+		time.Sleep(10 * time.Second)
 		w.delay(time.Second)
 		for name, ask := range map[string]func(ctx context.Context) error{
 			"at once": func(ctx context.Context) error { _, err := w.all(ctx, -1, l[0].of(2), l[1].of(2)); return err },
@@ -280,7 +286,7 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 			w.has(l[1], 3)
 		}
 		begin := time.Now()
-		_, err := w.all(w.ctx, 700*time.Millisecond, l[0].of(2), l[1].of(2))
+		_, err = w.all(w.ctx, 700*time.Millisecond, l[0].of(2), l[1].of(2))
 		require.ErrorIs(t, err, permit.ErrUnavailable)
 		require.Equal(t, 700*time.Millisecond+engine.Grace, time.Since(begin))
 		time.Sleep(10 * time.Second)
