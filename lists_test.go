@@ -242,7 +242,8 @@ func (v *turns) again(acquire func() error) {
 }
 
 // TestListsOfSeveralProcesses has three processes, each with three callers, ask for seven or eight of eight limiters at a time. It
-// checks that none of the callers starves, whichever limiters they share and whoever else waits for these.
+// checks that none of the callers starves, whichever limiters they share and whoever else waits for these, and that lists which stand
+// behind others ask seldom.
 func TestListsOfSeveralProcesses(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.NoRace(t, "other tests of lists have as many goroutines")
@@ -261,8 +262,9 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 				ctx, cancel := context.WithTimeout(w.ctx, c.lasts)
 				defer cancel()
 				var lists, singles turns
+				var calls atomic.Int64
 				for process := range 3 {
-					client := w.otherProcess()
+					client := w.another(WithHook(Hook{Call: func(CallInfo) { calls.Add(1) }})).client
 					for list := range 3 {
 						var demands []Demand
 						for i, l := range l {
@@ -279,8 +281,11 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 				}
 				lists.wg.Wait()
 				singles.wg.Wait()
-				t.Logf("lists: %v granted, the longest waits %v; %v granted to singles", lists.granted, lists.longest, singles.granted)
+				t.Logf("lists: %v granted, the longest waits %v; %v granted to singles; %d calls", lists.granted, lists.longest, singles.granted, calls.Load())
 				require.LessOrEqual(t, slices.Max(lists.longest), c.longest)
+				if c.singles == 0 {
+					require.LessOrEqual(t, calls.Load(), int64(15_000))
+				}
 			})
 		})
 	}
