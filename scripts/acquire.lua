@@ -83,7 +83,8 @@ if left < wanted then
         break
       end
     end
-    rank, size, over = rank + #page / 2, size * 8, #page < 2 * size
+    over = #page < 2 * size -- by itself: gopher-lua sets size before it looks at it
+    rank, size = rank + #page / 2, size * 8
   end
   if not at and over and granted > 0 and (rank > expired or left == rate) then
     at = now + interval

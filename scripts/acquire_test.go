@@ -33,6 +33,9 @@ var usualRows = []row{
 
 	{"acquire", "nobody has used it", state{hash: hash()}, asks(3, 2, 0), "0", "0 4 now 10 1000 0 0", after(with("4", member{0, own(0, 6)}))},
 	{"acquire", "nobody has used it, and not all fit", state{hash: hash()}, asks(3, 4, 0), "0", "0 1 now 10 1000 0 0 1000 3", after(with("1", member{0, own(0, 9)}))},
+	{"acquire", "the next fits when the tenth grant is back", state{hash: hash("rate", "20"), value: "10", members: append(each(8, -600, ofJava), each(2, -500, letter)...)},
+		asks(10, 2, 0), "0", "0 0 now 20 1000 0 0 500 1",
+		&state{hash: hash("rate", "20"), value: "0", members: append(each(8, -600, ofJava), member{-500, letter(0)}, member{-500, letter(1)}, member{0, own(0, 10)})}},
 	{"acquire", "the TTL is not looked at", with("9"), asks(1, 1, 1), "0", "0 8 now 10 1000 0 -1", after(with("8", member{0, own(0, 1)}))},
 	{"acquire", "sent again without our knowing", with("9", member{-10, own(0, 1)}), asks(1, 1, 0), "0", "0 9 now 10 1000 0 0", nil},
 
