@@ -15,6 +15,7 @@ func asks(permits, count int64, noTTL int, more ...any) []any {
 
 var (
 	full    = state{hash: hash(), value: "0", members: []member{{-600, java(4)}, {-100, m21("ab", 'a', 0, 6)}}}
+	large   = state{hash: hash("rate", "50000000"), value: "0", members: []member{{-600, java(0x01020304)}, {-100, m21("ab", 'a', 0, 50_000_000-0x01020304)}}}
 	unusual = "6"
 )
 
@@ -47,6 +48,8 @@ var usualRows = []row{
 		asks(5, 1, 0), "0", "0 2 now 10 1000 0 0 600 0", after(with("2", member{-400, m21("ab", 'a', 0, 8)}))},
 
 	{"acquire", "rejected", full, asks(5, 1, 0), "0", "0 0 now 10 1000 0 0 900 0", nil},
+	{"acquire", "rejected until more than four bytes of permits are back", large, asks(0x01020305, 1, 0), "0", "0 0 now 50000000 1000 0 0 900 0", nil},
+	{"acquire", "rejected until four bytes of permits are back", large, asks(0x01020304, 1, 0), "0", "0 0 now 50000000 1000 0 0 400 0", nil},
 	{"acquire", "rejected, the TTL is not looked at", full, asks(4, 1, 1), "0", "0 0 now 10 1000 0 -1 400 0", nil},
 	{"acquire", "below nothing", with("-2", member{-600, java(6)}, member{-100, m21("ab", 'a', 0, 6)}), asks(5, 1, 0), "0", "0 0 now 10 1000 0 0 900 0", nil},
 	{"acquire", "two of three", with("6", member{-600, java(4)}), asks(3, 3, 0), "0", "0 0 now 10 1000 0 0 400 2",
