@@ -176,8 +176,8 @@ func ExampleWatch() {
 		}
 		return ctx.Err()
 	}
-	for range 2 {
-		ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	for _, timeout := range []time.Duration{time.Minute, time.Second} {
+		ctx, cancel := context.WithTimeout(context.Background(), timeout)
 		watched, explain := httplimit.Watch(ctx)
 		err := explain(sdk(watched))
 		cancel()
