@@ -28,7 +28,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{}, permit.ErrClosed
 	}
 	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if a, rejected := s.rejections.Reply(h.ID, want.Permits, want.Known); rejected {
+		if a, rejected := s.rejections.Reply(h.QueueID, want.Permits, want.Known); rejected {
 			s.unlock()
 			e.recycle(r)
 			return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil

@@ -44,7 +44,7 @@ func (s *shard) checkStates() error {
 func (h *Handle) Fired() (line, local func()) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.ID)
+	l := h.shard.findLocked(h.QueueID)
 	if l == nil {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (h *Handle) Fired() (line, local func()) {
 func (h *Handle) Same() any {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if l := h.shard.findLocked(h.ID); l != nil {
+	if l := h.shard.findLocked(h.QueueID); l != nil {
 		return l
 	}
 	return nil
@@ -80,7 +80,7 @@ const (
 func (h *Handle) Bend(n int) func() {
 	h.shard.lock()
 	defer h.shard.unlock()
-	at := h.shard.findLocked(h.ID).waiters.first
+	at := h.shard.findLocked(h.QueueID).waiters.first
 	for range n - 1 {
 		at = at.next
 	}

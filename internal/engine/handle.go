@@ -11,7 +11,7 @@ import (
 )
 
 // A Handle is how a caller reaches one limiter: its wait queue in this process, and by the Link, for calls that do not come from
-// the queue, its permits in Redis. It holds no state of the limiter; handles with the same ID share one.
+// the queue, its permits in Redis. It holds no state of the limiter; handles with the same QueueID share one.
 type Handle struct {
 	link.Link
 	shard *shard
@@ -20,7 +20,7 @@ type Handle struct {
 // Handle returns a Handle of the limiter with that key. Errors call the limiter name.
 func (e *Engine) Handle(key, name string, b link.Backend) Handle {
 	s := e.shardOf(key)
-	return Handle{Link: link.Link{ID: link.ID{Key: key}, Name: name, Backend: b, System: &e.system, Queue: s}, shard: s}
+	return Handle{Link: link.Link{QueueID: link.QueueID{Key: key}, Name: name, Backend: b, System: &e.system, Queue: s}, shard: s}
 }
 
 // Lower returns a Handle of the same limiter for a lower class of requests, which are granted only if that many permits
@@ -63,10 +63,10 @@ func (s *shard) Changed(key string) {
 }
 
 // Touch tells the fair share that a call begins or has ended that does not come from the queue.
-func (s *shard) Touch(id link.ID) {
+func (s *shard) Touch(key string) {
 	s.lock()
 	defer s.unlock()
-	if l := s.findLocked(link.ID{Key: id.Key}); l != nil {
+	if l := s.findLocked(link.QueueID{Key: key}); l != nil {
 		l.share.Touch(time.Now())
 	}
 }

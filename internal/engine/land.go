@@ -30,7 +30,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		}
 	}
 	if rejected > 0 {
-		l.shard.rejections.Forget(l.link.ID) // something was granted
+		l.shard.rejections.Forget(l.link.QueueID) // something was granted
 	}
 	headLeft := rejected < len(f.Runs) && len(f.callers[rejected]) == 0
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
@@ -58,7 +58,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
 		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
-			l.shard.rejections.Learn(l.link.ID, f.Runs[0].Permits, begin, a)
+			l.shard.rejections.Learn(l.link.QueueID, f.Runs[0].Permits, begin, a)
 		}
 		ended = f.rejectLocked(a, ended)
 	}

@@ -25,7 +25,7 @@ type QueueState struct {
 func (h *Handle) State() (s QueueState) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	l := h.shard.findLocked(h.ID)
+	l := h.shard.findLocked(h.QueueID)
 	if l == nil {
 		return QueueState{Grant: time.Now()}
 	}

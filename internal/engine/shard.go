@@ -18,9 +18,9 @@ type shard struct {
 	mu       sync.Mutex
 	engine   *Engine
 	limiters []*limiter
-	byKey    map[link.ID]*limiter // the same; nil while there are few
-	idle     *limiter             // the one that was idle last; any other is in use
-	free     *limiter             // one that was evicted, kept for reuse
+	byKey    map[link.QueueID]*limiter // the same; nil while there are few
+	idle     *limiter                  // the one that was idle last; any other is in use
+	free     *limiter                  // one that was evicted, kept for reuse
 	closed   bool
 	health   outage.Health  // of a part of a divided Redis that cannot be told from others
 	ready    []*flight      // they leave when the lock is free
@@ -56,11 +56,11 @@ func (s *shard) addLocked(l *limiter) {
 	l.slot = len(s.limiters)
 	switch {
 	case s.byKey != nil:
-		s.byKey[l.link.ID] = l
+		s.byKey[l.link.QueueID] = l
 	case len(s.limiters) > few:
-		s.byKey = make(map[link.ID]*limiter, 2*few)
+		s.byKey = make(map[link.QueueID]*limiter, 2*few)
 		for _, l := range s.limiters {
-			s.byKey[l.link.ID] = l
+			s.byKey[l.link.QueueID] = l
 		}
 	}
 }
@@ -71,19 +71,19 @@ func (s *shard) removeLocked(l *limiter) {
 	s.limiters[l.slot-1].slot = l.slot
 	s.limiters[last] = nil
 	s.limiters, l.slot = s.limiters[:last], 0
-	delete(s.byKey, l.link.ID)
+	delete(s.byKey, l.link.QueueID)
 	if last <= few/2 {
 		s.byKey = nil
 	}
 }
 
 // findLocked returns the limiter with that key, or nil.
-func (s *shard) findLocked(key link.ID) *limiter {
+func (s *shard) findLocked(key link.QueueID) *limiter {
 	if s.byKey != nil {
 		return s.byKey[key]
 	}
 	for _, l := range s.limiters {
-		if l.link.ID == key {
+		if l.link.QueueID == key {
 			return l
 		}
 	}
@@ -99,11 +99,11 @@ func (s *shard) rememberedLocked(key string) *outage.Share {
 }
 
 // usesLocked reports whether the process uses the limiter with that key.
-func (s *shard) usesLocked(key string) bool { return s.findLocked(link.ID{Key: key}) != nil }
+func (s *shard) usesLocked(key string) bool { return s.findLocked(link.QueueID{Key: key}) != nil }
 
 // limiterLocked returns the limiter of k, and makes it if need be.
 func (s *shard) limiterLocked(k *link.Link) *limiter {
-	l := s.findLocked(k.ID)
+	l := s.findLocked(k.QueueID)
 	if l == nil {
 		if l = s.free; l == nil {
 			l = &limiter{shard: s}

@@ -38,7 +38,7 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 // Beside returns a handle of another limiter whose key hashes like that of h.
 func (h *Handle) Beside(key, name string, b link.Backend) Handle {
 	o := *h
-	o.ID, o.Name, o.Backend = link.ID{Key: key}, name, b
+	o.QueueID, o.Name, o.Backend = link.QueueID{Key: key}, name, b
 	return o
 }
 
@@ -66,7 +66,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	if h.shard.memory != nil {
 		s.Remembered = h.shard.memory.Len()
 	}
-	l := h.shard.findLocked(h.ID)
+	l := h.shard.findLocked(h.QueueID)
 	if l == nil {
 		return s
 	}

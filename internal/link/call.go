@@ -24,7 +24,7 @@ func (k *Link) Gated(ctx context.Context, op string, call func(replay bool) erro
 
 // Touch tells the queue that a call begins or has ended that does not come from it. Such a call may reclaim the tripwire of
 // the queue, whose absence then does not prove that somebody else took part.
-func (k *Link) Touch() { k.Queue.Touch(k.ID) }
+func (k *Link) Touch() { k.Queue.Touch(k.Key) }
 
 // Changed lets the callers of this process that wait for the limiter ask again at once: permits may have come back.
 func (k *Link) Changed() { k.Queue.Changed(k.Key) }

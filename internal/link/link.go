@@ -55,8 +55,8 @@ type Backends interface {
 type Queue interface {
 	sync.Locker // guards what is known of the limiters for outages
 
-	// Touch records that a call begins or has ended that does not come from the queue.
-	Touch(id ID)
+	// Touch records that a call for the limiter with that key begins or has ended that does not come from the queue.
+	Touch(key string)
 	// Learn takes in what the reply to a call that began then says about the rate.
 	Learn(k *Link, a *permit.Reply, began time.Time)
 	// Changed lets the callers of the limiter with that key ask again at once: permits may have come back.
@@ -111,15 +111,15 @@ type Event struct {
 	Err      error         // why the outage began, or the panic
 }
 
-// An ID identifies a wait queue: one limiter has one for all requests, and one more for each lower class of them.
-type ID struct {
+// A QueueID identifies a wait queue: one limiter has one for all requests, and one more for each lower class of them.
+type QueueID struct {
 	Key   string // of the limiter
 	Floor int64  // permits that its requests leave free
 }
 
 // A Link makes the calls for one limiter. It holds no state; those with the same key are alike.
 type Link struct {
-	ID
+	QueueID
 	Name    string // of the limiter, in errors
 	Backend Backend
 	System  *System

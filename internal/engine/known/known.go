@@ -21,9 +21,9 @@ type rejection struct {
 // A Rejections has the newest rejection of each of a few wait queues. It is bounded, whatever the names of the limiters are.
 // It is not safe for concurrent use.
 type Rejections struct {
-	byID map[link.ID]*rejection
-	ids  []link.ID // of byID, in no order
-	hand int       // the index in ids of the next one that makes room
+	byID map[link.QueueID]*rejection
+	ids  []link.QueueID // of byID, in no order
+	hand int            // the index in ids of the next one that makes room
 }
 
 // maxRejections is how many rejections are known, and longestKey how long the keys of their limiters may be.
@@ -32,7 +32,7 @@ const maxRejections, longestKey = 16, 512
 // Reply returns the reply to a request for that many permits, if it is known to be rejected. A rejection is known for as long as
 // bound, or until permits come back by themselves if that is sooner, or for half the time after which the limiter is gone
 // without a call. A request for more than the rate is not rejected but an error.
-func (k *Rejections) Reply(id link.ID, permits int64, bound time.Duration) (*permit.Reply, bool) {
+func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	x := k.byID[id]
 	if x == nil || permits < x.permits || permits+id.Floor > x.reply.Rate.Permits {
 		return nil, false
@@ -52,13 +52,13 @@ func (k *Rejections) Reply(id link.ID, permits int64, bound time.Duration) (*per
 }
 
 // Learn records that a call which began at asked was rejected that many permits.
-func (k *Rejections) Learn(id link.ID, permits int64, asked time.Time, a *permit.Reply) {
+func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *permit.Reply) {
 	if len(id.Key) > longestKey || a.Wait <= 0 {
 		return
 	}
 	if k.byID[id] == nil {
 		if k.byID == nil {
-			k.byID = map[link.ID]*rejection{}
+			k.byID = map[link.QueueID]*rejection{}
 		}
 		if len(k.ids) < maxRejections {
 			k.ids = append(k.ids, id)
@@ -74,19 +74,19 @@ func (k *Rejections) Learn(id link.ID, permits int64, asked time.Time, a *permit
 }
 
 // Forget makes the next request of a queue ask.
-func (k *Rejections) Forget(id link.ID) {
+func (k *Rejections) Forget(id link.QueueID) {
 	if k.byID[id] != nil {
-		k.forget(func(o link.ID) bool { return o == id })
+		k.forget(func(o link.QueueID) bool { return o == id })
 	}
 }
 
 // ForgetLimiter makes the next request of each queue of a limiter ask.
 func (k *Rejections) ForgetLimiter(key string) {
-	k.forget(func(o link.ID) bool { return o.Key == key })
+	k.forget(func(o link.QueueID) bool { return o.Key == key })
 }
 
-func (k *Rejections) forget(which func(link.ID) bool) {
-	k.ids = slices.DeleteFunc(k.ids, func(id link.ID) bool {
+func (k *Rejections) forget(which func(link.QueueID) bool) {
+	k.ids = slices.DeleteFunc(k.ids, func(id link.QueueID) bool {
 		gone := which(id)
 		if gone {
 			delete(k.byID, id)
