@@ -264,6 +264,10 @@ func TestAReservationGoesBack(t *testing.T) {
 				require.False(t, reserving(l[0]) || reserving(l[1]))
 				require.NotZero(t, w.server.Available(l[1].key), "given back")
 				w.has(l[0], 10)
+				for _, l := range l {
+					places := w.server.Redis.Get(w.ctx, w.server.Keys(l.key).Ahead(permit.Overall)).Val()
+					require.Regexp(t, `^(0 \d+ \d+)?$`, places, "at most a pause, and no place of the list")
+				}
 			})
 		})
 	}
