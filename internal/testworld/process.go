@@ -27,6 +27,7 @@ type Process struct {
 	hook   func(Call) Fault
 	calls  []Call
 	inTurn bool
+	failed bool // a call has
 	shard  func(key string) (any, bool)
 }
 
@@ -88,6 +89,9 @@ func (p *Process) Divide(shard func(key string) (any, bool)) { p.locked(func() {
 func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	c.At = time.Now()
 	p.mu.Lock()
+	if c.Replay && !p.failed {
+		p.server.t.Errorf("a call for %q is a replay although none has failed", c.Key)
+	}
 	p.calls = append(p.calls, c)
 	f, hook := p.always, p.hook
 	if len(p.next) > 0 {
@@ -107,6 +111,7 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	}
 	time.Sleep(f.After)
 	if f.Err != nil && !reads {
+		p.locked(func() { p.failed = true })
 		failure := *f.Err
 		return f, &failure
 	}
