@@ -161,8 +161,10 @@ func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 	if l.waiters.first != head {
 		l.first.since = now
 	}
-	for _, f := range l.flights {
-		f.dropLocked(func(*request) bool { return false })
+	if len(ended) > 0 {
+		for _, f := range l.flights {
+			f.dropLocked(func(*request) bool { return false })
+		}
 	}
 	l.setLocalTimerLocked(due)
 	return ended

@@ -107,7 +107,7 @@ func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
 // granted.
 func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) (rejected []int, err error) {
 	touch := func() {
-		for _, p := range parts {
+		for _, p := range parts[1:] { // Gated touches the first
 			p.Handle.Touch()
 		}
 	}
