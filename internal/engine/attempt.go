@@ -24,15 +24,15 @@ var (
 // its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
-		h      = f.limiter.link
-		health = h.Health()
+		k      = f.limiter.link
+		health = k.Health()
 		tries  = retry.Attempts{Begin: begin}
 		last   error
 	)
-	f.call.Owner = h
+	f.call.Owner = k
 	defer health.End(&f.call)
 	for first := true; ; first = false {
-		if h.System.IsClosed() {
+		if k.System.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
 		}
 		if !first || !f.call.Probes() { // or else it was allowed as the probe when the flight started
@@ -44,32 +44,32 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 				continue
 			}
 		}
-		a, sent, err := h.Attempt(f.ctx, &f.call, f.local, &f.Batch)
+		a, sent, err := k.Attempt(f.ctx, &f.call, f.local, &f.Batch)
 		failure, ok := err.(*retry.Error)
 		if !ok {
 			return a, err
 		}
 		again := tries.Failed(failure) && !failure.Final
-		h.ObservePanic(failure.Err)
+		k.ObservePanic(failure.Err)
 		if failure.Outcome == retry.Executed {
-			return permit.Reply{}, permit.Failed("acquire", h.Name, failure)
+			return permit.Reply{}, permit.Failed("acquire", k.Name, failure)
 		}
 		f.Replay = f.Replay || tries.Replay
 		last = failure.Err
 		f.noteError(last)
 		if again && !f.call.Probes() {
-			tries.Pause(nil, h.System.Closed)
+			tries.Pause(nil, k.System.Closed)
 			continue
 		}
 		if !failure.Local {
-			h.MarkDown(sent, failure)
+			k.MarkDown(sent, failure)
 		}
 		health.End(&f.call)
-		if waits, _ := f.failWhileDown(permit.Failed("acquire", h.Name, failure), tries.Begin); !waits {
+		if waits, _ := f.failWhileDown(permit.Failed("acquire", k.Name, failure), tries.Begin); !waits {
 			return permit.Reply{}, errAbandoned
 		}
 		if failure.Local { // the fault of this process and not of Redis, so others may go on asking
-			retry.SleepOr(outage.ProbePause(), nil, h.System.Closed)
+			retry.SleepOr(outage.ProbePause(), nil, k.System.Closed)
 		}
 	}
 }
@@ -77,16 +77,16 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 // waitForProbe ends the requests that do not wait, since Redis is down because of cause, and sleeps until the next probe
 // or until over is closed. An error says that the flight does not go on here; see attempt.
 func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error, begin time.Time) error {
-	h := f.limiter.link
-	h.Health().End(&f.call)
-	waits, limit := f.failWhileDown(permit.Unavailable("acquire", h.Name, cause), begin)
+	k := f.limiter.link
+	k.Health().End(&f.call)
+	waits, limit := f.failWhileDown(permit.Unavailable("acquire", k.Name, cause), begin)
 	switch {
 	case !waits:
 		return errAbandoned
 	case f.inline:
 		return errHandOff // its caller may get its outcome without Redis
 	}
-	retry.SleepOr(min(time.Until(next), time.Until(limit)), over, h.System.Closed)
+	retry.SleepOr(min(time.Until(next), time.Until(limit)), over, k.System.Closed)
 	if !f.trim() {
 		return errAbandoned
 	}
