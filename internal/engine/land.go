@@ -93,8 +93,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 
 // learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
-	l.rate = a.Rate
-	l.rate.Interval = min(a.Rate.Interval, link.MaxInterval)
+	l.rate = link.Bounded(a.Rate)
 	if share := l.shard.rememberedLocked(l.link.Key); share != nil {
 		share.Learn(a, begin)
 	}

@@ -152,8 +152,7 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	}
 	*r = request{want: want, ctx: ctx, came: p.Came, done: r.done, timer: r.timer, place: p, rejected: a.Wait > 0}
 	if l.rate.Interval == 0 {
-		l.rate = a.Rate
-		l.rate.Interval = min(a.Rate.Interval, link.MaxInterval)
+		l.rate = link.Bounded(a.Rate)
 	}
 	l.waiters.insert(r)
 	l.watchLocked(r)

@@ -103,6 +103,12 @@ func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share,
 			return a, sent, err
 		}
 	}
+	return k.acquire(ctx, c, b)
+}
+
+// acquire makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. It returns when it was
+// sent.
+func (k *Link) acquire(ctx context.Context, c *outage.Call, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
 	sent = time.Now()
 	a, err = k.Backend.Acquire(ctx, b)
 	k.noteReply(c, sent, err)

@@ -181,3 +181,9 @@ func (k *Link) ObservePanic(err error) {
 // MaxInterval is the longest interval that is calculated with, so that several of them still fit a Duration. Nobody sees the
 // end of a longer one.
 const MaxInterval = 10 * 365 * 24 * time.Hour
+
+// Bounded returns r with an interval that is calculated with.
+func Bounded(r permit.Rate) permit.Rate {
+	r.Interval = min(r.Interval, MaxInterval)
+	return r
+}

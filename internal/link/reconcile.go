@@ -4,7 +4,6 @@ package link
 
 import (
 	"context"
-	"time"
 
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -31,9 +30,7 @@ func (k *Link) reconcile(ctx context.Context, share *outage.Share) error {
 // report makes one call. Its errors are those of [outage.Reporter].
 func (k *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
 	k.Touch()
-	sent := time.Now()
-	a, err = k.Backend.Acquire(ctx, &b)
-	k.noteReply(nil, sent, err)
+	a, _, err = k.acquire(ctx, nil, &b)
 	k.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true

@@ -80,8 +80,7 @@ func (v *Reservation) Ask(ctx context.Context, permits int64) (wait time.Duratio
 	if err != nil {
 		return 0, err
 	}
-	v.Rate, v.Type = a.Rate, a.Rate.Type
-	v.Rate.Interval = min(v.Rate.Interval, MaxInterval)
+	v.Rate, v.Type = Bounded(a.Rate), a.Rate.Type
 	if a.Granted[0] > 0 {
 		return 0, nil
 	}
