@@ -65,36 +65,36 @@ func (c scriptWords) runs(script string) bool { return len(c) > 0 && c[0] == scr
 
 // lacks reports whether some of the permits that a reserve takes have not come back yet. Such a reservation is nobody's
 // grant: its caller goes on only after a reserve which finds that nothing lacks. Until then its name is the first.
-func (l *monitor) lacks() bool {
-	name := l.call.of(reserveScript, reserveName)
-	return name != "" && strings.HasPrefix(l.queues[l.call.of(reserveScript, reserveQueue)], name+" ")
+func (m *monitor) lacks() bool {
+	name := m.call.of(reserveScript, reserveName)
+	return name != "" && strings.HasPrefix(m.queues[m.call.of(reserveScript, reserveQueue)], name+" ")
 }
 
 // zrem takes out what a reserve moves and a give_back refunds. What others remove was granted all the same.
-func (l *monitor) zrem(w []string) {
+func (m *monitor) zrem(w []string) {
 	if len(w) != 3 {
 		return
 	}
 	key, member := w[1], w[2]
 	left := int64(0)
-	at, ok := l.last[key+member]
+	at, ok := m.last[key+member]
 	ok = ok && at.index >= 0
 	switch {
-	case l.call.runs(reserveScript) && !strings.HasPrefix(member, "\x10~t~"): // otherwise a mark that is spent, which was a grant
-		delete(l.last, key+member)
+	case m.call.runs(reserveScript) && !strings.HasPrefix(member, "\x10~t~"): // otherwise a mark that is spent, which was a grant
+		delete(m.last, key+member)
 		if ok {
-			l.grants[key][at.index].Permits = 0
+			m.grants[key][at.index].Permits = 0
 		}
-	case ok && member == l.call.of(giveBackScript, backMember):
-		if smaller := l.call.of(giveBackScript, backSmaller); smaller != "" {
+	case ok && member == m.call.of(giveBackScript, backMember):
+		if smaller := m.call.of(giveBackScript, backSmaller); smaller != "" {
 			left = permitsOfMember(smaller)
-			l.last[key+smaller] = place{at.index, at.score}
+			m.last[key+smaller] = place{at.index, at.score}
 		}
-		l.grants[key][at.index].Permits = left
+		m.grants[key][at.index].Permits = left
 	}
 }
 
-func (l *monitor) zadd(stamp string, w []string) {
+func (m *monitor) zadd(stamp string, w []string) {
 	nx := len(w) == 5
 	switch {
 	case nx && strings.EqualFold(w[2], "XX"):
@@ -102,9 +102,9 @@ func (l *monitor) zadd(stamp string, w []string) {
 	case nx:
 		w = append(w[:2:2], w[3:]...)
 	case len(w) != 4:
-		l.t.Errorf("monitor: %q", w)
+		m.t.Errorf("monitor: %q", w)
 		return
-	case w[3] == l.call.of(giveBackScript, backSmaller):
+	case w[3] == m.call.of(giveBackScript, backSmaller):
 		return // what is left of a grant
 	}
 	key, member := w[1], w[3]
@@ -113,27 +113,27 @@ func (l *monitor) zadd(stamp string, w []string) {
 	s, err2 := strconv.ParseInt(seconds, 10, 64)
 	us, err3 := strconv.ParseInt(micros, 10, 64)
 	if err != nil || err2 != nil || err3 != nil || len(member) < 8 {
-		l.t.Errorf("monitor: %q at %q", w, stamp)
+		m.t.Errorf("monitor: %q at %q", w, stamp)
 		return
 	}
-	reserves, g := l.call.runs(reserveScript), grantlog.Grant{Begin: scored(score), End: time.Unix(s, us*1000)}
+	reserves, g := m.call.runs(reserveScript), grantlog.Grant{Begin: scored(score), End: time.Unix(s, us*1000)}
 	if !nx && !reserves { // our scripts use NX, except for what a reserve moves
 		g.By = javas
 	}
 	switch {
 	case isBlock(member) || score == 0: // a block of a cool-down, or the tripwire of waiting callers
-	case l.lacks():
-		l.last[key+member], l.ids[key+idOf(member)] = place{-1, g.Begin}, g.Begin
-	case g.By == javas && l.shrinks(key, member, g.Begin):
+	case m.lacks():
+		m.last[key+member], m.ids[key+idOf(member)] = place{-1, g.Begin}, g.Begin
+	case g.By == javas && m.shrinks(key, member, g.Begin):
 	default:
-		l.add(key, member, g)
+		m.add(key, member, g)
 	}
 }
 
 // shrinks reports whether the member is a grant that is already there, made smaller because part of it has expired or
 // was taken out. It was granted all the same.
-func (l *monitor) shrinks(key, member string, score time.Time) bool {
-	before, ok := l.ids[key+idOf(member)]
+func (m *monitor) shrinks(key, member string, score time.Time) bool {
+	before, ok := m.ids[key+idOf(member)]
 	return ok && before == score
 }
 
@@ -147,14 +147,14 @@ func idOf(member string) string {
 
 // add adds a grant unless it is not new: one of ours whose member is there already, or one of Java's with the same
 // member and score, which was sent again. Java's 8-byte members repeat by chance now and then.
-func (l *monitor) add(key, member string, g grantlog.Grant) {
+func (m *monitor) add(key, member string, g grantlog.Grant) {
 	g.Permits = permitsOfMember(member)
-	if before, ok := l.last[key+member]; ok && (before.score == g.Begin || !isJava(g)) {
+	if before, ok := m.last[key+member]; ok && (before.score == g.Begin || !isJava(g)) {
 		return
 	}
-	l.last[key+member] = place{len(l.grants[key]), g.Begin}
-	l.ids[key+idOf(member)] = g.Begin
-	l.grants[key] = append(l.grants[key], g)
+	m.last[key+member] = place{len(m.grants[key]), g.Begin}
+	m.ids[key+idOf(member)] = g.Begin
+	m.grants[key] = append(m.grants[key], g)
 }
 
 // permitsOfMember returns the permits of a grant, which every layout has at its end.
@@ -164,21 +164,21 @@ func permitsOfMember(member string) int64 {
 
 // reconcile adds the grants of the set that the monitor has not seen, because the server died after it wrote a grant
 // and before it reported it. Their time of execution is unknown. A grant that became smaller then has been seen.
-func (l *monitor) reconcile(key string) (missed int) {
-	l.t.Helper()
-	members := redistest.Must(l.rdb.ZRangeWithScores(l.t.Context(), key, 0, -1).Result())(l.t)
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (m *monitor) reconcile(key string) (missed int) {
+	m.t.Helper()
+	members := redistest.Must(m.rdb.ZRangeWithScores(m.t.Context(), key, 0, -1).Result())(m.t)
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	for _, z := range members {
 		member := z.Member.(string)
-		if _, ok := l.last[key+member]; !ok && !l.shrinks(key, member, scored(z.Score)) {
+		if _, ok := m.last[key+member]; !ok && !m.shrinks(key, member, scored(z.Score)) {
 			missed++
 			g := grantlog.At(scored(z.Score), 0)
 			g.By = oursUnseen
-			if m, _ := wire.ParseMember([]byte(member)); m.Format != wire.FormatBc0I || member[4:8] != member[len(member)-4:] {
+			if w, _ := wire.ParseMember([]byte(member)); w.Format != wire.FormatBc0I || member[4:8] != member[len(member)-4:] {
 				g.By = javasUnseen
 			}
-			l.add(key, member, g)
+			m.add(key, member, g)
 		}
 	}
 	return missed

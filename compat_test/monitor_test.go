@@ -45,27 +45,27 @@ type monitor struct {
 // startMonitor begins to watch the server of a client.
 func startMonitor(t testing.TB, rdb *redis.Client) *monitor {
 	t.Helper()
-	l := &monitor{t: t, rdb: rdb, grants: map[string]grantlog.Grants{}, last: map[string]place{}, ids: map[string]time.Time{}, queues: map[string]string{}}
-	l.attach()
-	return l
+	m := &monitor{t: t, rdb: rdb, grants: map[string]grantlog.Grants{}, last: map[string]place{}, ids: map[string]time.Time{}, queues: map[string]string{}}
+	m.attach()
+	return m
 }
 
 // attach begins to watch. It returns when Redis has confirmed that it reports from now on.
-func (l *monitor) attach() {
-	l.t.Helper()
-	conn := redistest.Must(net.Dial("tcp", l.rdb.Options().Addr))(l.t)
-	l.t.Cleanup(func() { _ = conn.Close() })
-	redistest.Must(conn.Write([]byte("MONITOR\r\n")))(l.t)
+func (m *monitor) attach() {
+	m.t.Helper()
+	conn := redistest.Must(net.Dial("tcp", m.rdb.Options().Addr))(m.t)
+	m.t.Cleanup(func() { _ = conn.Close() })
+	redistest.Must(conn.Write([]byte("MONITOR\r\n")))(m.t)
 	lines := bufio.NewReaderSize(conn, 1<<20)
-	require.Equal(l.t, "+OK\r\n", redistest.Must(lines.ReadString('\n'))(l.t))
-	l.echoed, l.ended = make(chan string, 16), make(chan struct{})
-	go l.read(lines, l.echoed, l.ended)
+	require.Equal(m.t, "+OK\r\n", redistest.Must(lines.ReadString('\n'))(m.t))
+	m.echoed, m.ended = make(chan string, 16), make(chan struct{})
+	go m.read(lines, m.echoed, m.ended)
 }
 
 // lost waits until everything that a server sent before it died has been read.
-func (l *monitor) lost() { <-l.ended }
+func (m *monitor) lost() { <-m.ended }
 
-func (l *monitor) read(lines *bufio.Reader, echoed chan<- string, ended chan<- struct{}) {
+func (m *monitor) read(lines *bufio.Reader, echoed chan<- string, ended chan<- struct{}) {
 	defer close(ended)
 	for {
 		line, err := lines.ReadString('\n')
@@ -76,38 +76,38 @@ func (l *monitor) read(lines *bufio.Reader, echoed chan<- string, ended chan<- s
 		source, rest, _ := strings.Cut(rest, "] ")
 		w := words(rest)
 		if len(w) == 0 {
-			l.t.Errorf("monitor: %q", line)
+			m.t.Errorf("monitor: %q", line)
 			continue
 		}
-		l.mu.Lock()
+		m.mu.Lock()
 		switch strings.ToLower(w[0]) {
 		case "zadd":
 			if strings.HasSuffix(source, " lua") { // others spoil a limiter, or restore it
-				l.zadd(stamp, w)
+				m.zadd(stamp, w)
 			}
 		case "evalsha", "eval":
-			l.call = nil
+			m.call = nil
 			for _, s := range moreThanGrants() {
 				if len(w) > 1 && (strings.Contains(w[1], s.Sha) || strings.Contains(w[1], "-- "+s.Name+": ")) {
-					l.call = append(scriptWords{s.Name}, w...)
+					m.call = append(scriptWords{s.Name}, w...)
 				}
 			}
 		case "set":
-			if len(w) > 2 && w[1] == l.call.of(reserveScript, reserveQueue) {
-				l.queues[w[1]] = w[2]
+			if len(w) > 2 && w[1] == m.call.of(reserveScript, reserveQueue) {
+				m.queues[w[1]] = w[2]
 			}
 		case "del", "unlink":
 			if len(w) == 2 {
-				delete(l.queues, w[1])
+				delete(m.queues, w[1])
 			}
 		case "zrem":
-			l.zrem(w)
+			m.zrem(w)
 		case "echo":
 			if len(w) == 2 {
 				echoed <- w[1]
 			}
 		}
-		l.mu.Unlock()
+		m.mu.Unlock()
 	}
 }
 
@@ -131,26 +131,26 @@ func words(text string) []string {
 }
 
 // at returns the grants under a key of permits until now. Several callers may wait for it at once.
-func (l *monitor) at(key string) grantlog.Grants {
-	l.t.Helper()
-	l.asking.Lock()
-	defer l.asking.Unlock()
+func (m *monitor) at(key string) grantlog.Grants {
+	m.t.Helper()
+	m.asking.Lock()
+	defer m.asking.Unlock()
 	token := fmt.Sprintf("%s until %d", key, time.Now().UnixNano())
-	require.NoError(l.t, l.rdb.Echo(context.Background(), token).Err())
+	require.NoError(m.t, m.rdb.Echo(context.Background(), token).Err())
 	for said := ""; said != token; {
 		select {
-		case said = <-l.echoed:
-		case <-l.ended:
-			require.FailNow(l.t, "MONITOR has ended")
+		case said = <-m.echoed:
+		case <-m.ended:
+			require.FailNow(m.t, "MONITOR has ended")
 		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.grants[key])
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.grants[key])
 }
 
 // of returns the grants of an OVERALL limiter until now.
-func (l *monitor) of(limiter string) grantlog.Grants {
-	l.t.Helper()
-	return l.at("{" + limiter + "}:permits")
+func (m *monitor) of(limiter string) grantlog.Grants {
+	m.t.Helper()
+	return m.at("{" + limiter + "}:permits")
 }
