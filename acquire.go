@@ -17,38 +17,37 @@ type Result struct {
 	// Wait is how long it takes until the same request could be granted, provided that nobody else acquires
 	// first. It is 0 if Granted is true.
 	Wait time.Duration
-	// Available is the number of permits left after the call, from 0 to Rate.Permits. If more grants have
-	// expired than one call reclaims, it may be less than AvailablePermits returns.
+	// Available is the number of permits left after the call, from 0 to Rate.Permits. One call reclaims a bounded
+	// number of expired grants, so Available may be less than AvailablePermits returns.
 	Available int64
 	// Rate is the limiter's rate at the time of the call.
 	Rate Rate
-	// Time is the instant at which the call was decided, by the limiter's clock: that of Redis, or that of this
-	// process with WithClientClock.
+	// Time is the instant at which the call was decided, by the limiter's clock. That is the clock of Redis, or the
+	// clock of this process with [WithClientClock].
 	Time time.Time
-	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if none does. It is looked for only
-	// when there are too few permits. A skew of more than a few milliseconds means that the clock of a client
-	// which uses its own clock, as Redisson's clients do, is fast.
+	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if none does. It is measured only when
+	// there are too few permits. More than a few milliseconds mean that some client uses its own clock, as Redisson's
+	// clients do, and that this clock is fast.
 	ClockSkew time.Duration
-	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. In that case Rate is the last
-	// rate that Redis reported, or zero, Available is what is left of the local quota, and Time is by the clock
-	// of this process.
+	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. Then Rate is the last rate that
+	// Redis reported, or zero; Available is what is left of the local quota; and Time is by the clock of this process.
 	Degraded bool
 }
 
-// TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it
-// did not, the limiter is as if it had not been asked.
+// TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it did
+// not, it has taken nothing from the limiter.
 //
-// With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the wait queue of the callers of this
-// Client that wait for the same limiter. If the permits take longer than the time left, it sleeps for the time
-// left and returns false, as Redisson does, unless a change in the meantime, such as a release or a new rate,
-// lets it succeed; see [WithEarlyRejection].
+// With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the wait queue of this Client's callers
+// for the same limiter. If the permits take longer than the time left, it sleeps for the time left and returns false,
+// as Redisson does. A release or a new rate in the meantime may still let it succeed; see [WithEarlyRejection].
 //
-// When ctx is done, TryAcquire returns at once with ctx.Err(). If Redis is known to be unavailable, if the last
-// attempt failed, or if there has been no reply to the call for 10 ms or more, the error wraps ErrUnavailable and the
-// cause as well. Permits that are granted to it at that moment go to the next caller in the queue or back to Redis. Other
-// errors are ErrInvalidArgument if permits is not in 1..2^32-1 or ctx is nil, ErrPermitsExceedRate, ErrNotInitialized,
-// ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, and those from Redis. While Redis is unavailable the
-// [OutagePolicy] decides.
+// When ctx is done, TryAcquire returns at once with ctx.Err(). The error also wraps ErrUnavailable and its cause in
+// three cases: Redis is known to be unavailable, the last attempt failed, or the call has had no reply for at least
+// 10 ms. Permits that are granted to the call at that moment go to the next caller in the queue or back to Redis.
+//
+// Other errors are ErrInvalidArgument if permits is not in 1..2^32-1 or ctx is nil, ErrPermitsExceedRate,
+// ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis. While
+// Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
 	return r.Granted, err
@@ -61,14 +60,13 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Allow asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs:
-// whether the permits were granted, how long the wait would be, and how many are left. A rejection is not an
-// error and takes nothing. Allow returns the same errors as [RateLimiter.TryAcquire], ErrUnavailable at once while Redis
-// is known to be unavailable.
+// Allow asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs: whether
+// the permits were granted, how long the wait would be, and how many are left. A rejection is not an error and takes
+// nothing. Allow returns the same errors as [RateLimiter.TryAcquire]; while Redis is known to be unavailable it
+// returns ErrUnavailable at once.
 //
 // Allow does not wait in the queue: it takes permits that are free even if other callers wait for more than that.
-// Only when the first of these has been passed over for a whole interval does Allow reject, until that caller has
-// been served.
+// Once the first of them has been passed over for a whole interval, Allow rejects until that caller has been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
 	if err != nil || r.Reply == nil {
@@ -78,9 +76,9 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// CachedRejections returns a handle of the same limiter whose requests may be rejected without asking Redis, if they are
-// known to be rejected; see [WithCachedRejections], which sets it for all limiters of a Client. The requests of l go on as
-// before. 0 makes each request ask. If bound is negative, every call of the handle returns ErrInvalidArgument.
+// CachedRejections returns a handle of the same limiter that may reject requests without asking Redis. It sets for
+// this handle what [WithCachedRejections] sets for all limiters of a Client; the requests of l go on as before. With
+// a bound of 0 each request asks Redis. If bound is negative, every call of the handle returns ErrInvalidArgument.
 func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	handle := *l
 	handle.known = bound
@@ -93,10 +91,9 @@ func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 // Peek returns what [RateLimiter.Allow] would return now, without taking any permits. It suits dashboards, and
 // callers that choose among several limits. If Granted is true, Available still counts the permits asked for.
 //
-// Peek looks at Redis alone and ignores the callers that wait in this process, because of which Allow may reject.
-// Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable
-// it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
-// [RateLimiter.TryAcquire].
+// Peek asks Redis alone. It ignores the callers that wait in this process, although Allow may reject because of them.
+// Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable it
+// returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of [RateLimiter.TryAcquire].
 func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 	a, err := l.peek(ctx, permits)
 	if err != nil {
@@ -110,17 +107,48 @@ func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 }
 
 // acquire passes a request on, if it is valid, and tells the hooks.
-func (l *RateLimiter) acquire(ctx context.Context, r engine.Request) (engine.Outcome, error) {
+func (l *RateLimiter) acquire(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
+	err = l.checkPermits(ctx, want.Permits)
 	if l.hooked() {
-		return l.acquireHooked(ctx, r)
+		op := OperationAllow
+		if want.Wait {
+			op = OperationAcquire
+		}
+		r := l.client.hooks.begin(ctx, op, l.name, want.Permits, want.Wait && err == nil)
+		defer func() {
+			if r.Degraded = got.Degraded; err == nil && got.Reply != nil {
+				r.learn(got.Reply)
+				r.Available = got.Available
+			}
+			r.end(err == nil && got.Granted, want.Timeout, err)
+		}()
 	}
-	if err := l.checkPermits(ctx, r.Permits); err != nil {
-		return engine.Outcome{}, err
+	if err != nil {
+		return got, err
 	}
-	return l.pass(ctx, r)
+	byContext := false
+	if want.Wait && l.client.cfg.rejectEarly {
+		deadline, bound := boundByContext(ctx, deadlineAfter(want.Timeout))
+		if byContext = bound; bound {
+			want.Timeout = engine.Timeout(deadline)
+		}
+	}
+	if got, err = l.pass(ctx, want); byContext && err == nil && !got.Granted {
+		err = permit.TooLate(l.name, got.Wait)
+	}
+	return got, err
 }
 
-// pass passes a request on: that of a handle which carries a rate, or is of a lower class, by their ways.
+// boundByContext returns the earlier of a deadline, zero for none, and that of ctx, and reports whether it is the latter.
+func boundByContext(ctx context.Context, deadline time.Time) (earlier time.Time, byContext bool) {
+	d, ok := ctx.Deadline()
+	if !ok || !deadline.IsZero() && !d.Before(deadline) {
+		return deadline, false
+	}
+	return d, true
+}
+
+// pass passes a request on, and handles a rate that l carries and the class of l.
 func (l *RateLimiter) pass(ctx context.Context, r engine.Request) (engine.Outcome, error) {
 	switch {
 	case l.rate != nil:
@@ -132,12 +160,18 @@ func (l *RateLimiter) pass(ctx context.Context, r engine.Request) (engine.Outcom
 }
 
 // peek asks without taking permits, if the request is valid, and tells the hooks.
-func (l *RateLimiter) peek(ctx context.Context, permits int64) (permit.Reply, error) {
+func (l *RateLimiter) peek(ctx context.Context, permits int64) (a permit.Reply, err error) {
 	if l.hooked() {
-		return l.peekHooked(ctx, permits)
+		r := l.client.hooks.begin(ctx, OperationPeek, l.name, permits, false)
+		defer func() {
+			if err == nil {
+				r.learn(&a)
+			}
+			r.end(err == nil && a.Granted[0] > 0, 0, err)
+		}()
 	}
-	if err := l.checkPermits(ctx, permits); err != nil {
-		return permit.Reply{}, err
+	if err = l.checkPermits(ctx, permits); err != nil {
+		return a, err
 	}
 	return l.in(true).Peek(ctx, permits)
 }
@@ -174,7 +208,7 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 	return nil
 }
 
-// deadlineAfter returns when a timeout that begins now ends, which is never, the zero Time, if it is not above 0.
+// deadlineAfter returns when a timeout that begins now ends. It is the zero Time, which means never, if timeout <= 0.
 func deadlineAfter(timeout time.Duration) time.Time {
 	if timeout <= 0 {
 		return time.Time{}

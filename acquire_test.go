@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -223,6 +224,71 @@ func TestWithRateWaiting(t *testing.T) {
 	})
 }
 
+// TestWithRateLostOften loses the rate more often than a call sets it in a row: callers that wait go on. One whose rate is lost again and
+// again at once is told.
+func TestWithRateLostOften(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		l := w.l.WithRate(overall(1, time.Minute))
+		w.granted(1)
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() { require.NoError(t, l.Acquire(w.ctx, 1)) })
+		}
+		for range 20 {
+			time.Sleep(500 * time.Millisecond)
+			must(w.client.RateLimiter(w.l.Name()).Delete(w.ctx))(t)
+		}
+		wg.Wait()
+	})
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		sets := 0
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if err == nil && redistest.Must(w.rdb.Del(ctx, w.l.redis.Keys.Hash).Result())(t) > 0 {
+				sets++
+			}
+			return err
+		})
+		_, err := w.l.WithRate(overall(1, time.Minute)).Allow(w.ctx, 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		require.Equal(t, maxCarried, sets)
+	})
+}
+
+// TestWithRateSetByOthers has callers set the rate whose contexts end before it is set. Those that wait for them set it themselves.
+func TestWithRateSetByOthers(t *testing.T) {
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Args()[2] == 1 && len(cmd.Args()) > 5 { // try_set_rate
+				select {
+				case <-ctx.Done():
+					cmd.SetErr(ctx.Err())
+					return ctx.Err()
+				case <-time.After(500 * time.Millisecond):
+				}
+			}
+			return next(ctx, cmd)
+		})
+		l := w.l.WithRate(overall(100, time.Minute))
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(w.ctx, time.Duration(20+10*i)*time.Millisecond)
+				if i >= 20 {
+					ctx, cancel = context.WithTimeout(w.ctx, time.Minute)
+				}
+				defer cancel()
+				_, err := l.Allow(ctx, 1)
+				if i >= 20 {
+					require.NoError(t, err)
+				}
+			})
+			synctest.Wait()
+		}
+		wg.Wait()
+	})
+}
+
 func TestWithRateInvalid(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 		_, err := w.l.WithRate(Rate{}).Allow(w.ctx, 1)
@@ -254,6 +320,9 @@ func TestOptionsOutOfRange(t *testing.T) {
 		require.Nil(t, c, name)
 	}
 	rejected("nil redis", nil)
+	l := newClient(t, rdb).RateLimiter("x")
+	require.ErrorIs(t, l.SetRate(t.Context(), overall(1, time.Second), nil), ErrInvalidArgument, "a nil RateOption")
+	require.ErrorIs(t, l.CoolDown(t.Context(), time.Now().Add(time.Second), nil), ErrInvalidArgument, "a nil CoolDownOption")
 	rejected("a *redis.Client that is nil", (*redis.Client)(nil))
 	rejected("a *redis.ClusterClient that is nil", (*redis.ClusterClient)(nil))
 	rejected("a *redis.Ring that is nil", (*redis.Ring)(nil))
@@ -510,4 +579,52 @@ func TestGrantsOfSeveralLimiters(t *testing.T) {
 		_, _, err := w.client.TryAcquireAllGrants(w.ctx, 0)
 		require.ErrorIs(t, err, ErrInvalidArgument)
 	})
+}
+
+// With WithEarlyRejection the deadline of a context is judged at once, as a timeout is. The error names the limiter and the wait.
+func TestEarlyRejectionByContext(t *testing.T) {
+	for name, acquire := range map[string]func(ctx context.Context, w *world) (bool, error){
+		"Acquire": func(ctx context.Context, w *world) (bool, error) { return true, w.l.Acquire(ctx, 1) },
+		"AcquireGrant": func(ctx context.Context, w *world) (bool, error) {
+			g, err := w.l.AcquireGrant(ctx, 1)
+			return g != nil, err
+		},
+		"TryAcquire": func(ctx context.Context, w *world) (bool, error) { return w.l.TryAcquire(ctx, 1, time.Hour) },
+		"AcquireAll": func(ctx context.Context, w *world) (bool, error) {
+			r, err := w.client.AcquireAll(ctx, Demand{w.l, 1})
+			return r.Granted, err
+		},
+		"in a class": func(ctx context.Context, w *world) (bool, error) {
+			return true, w.l.LeaveFree(2, time.Hour).Acquire(ctx, 1)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, overall(10, 10*time.Second), func(t *testing.T, w *world) {
+				require.NoError(t, w.l.Acquire(w.ctx, 10))
+				begin := time.Now()
+				for _, waiting := range []bool{false, true} { // alone, and behind somebody whose wait is known
+					if waiting {
+						go func() { _ = w.l.Acquire(w.ctx, 1) }()
+						synctest.Wait()
+					}
+					ctx, cancel := context.WithTimeout(w.ctx, 9*time.Second)
+					_, err := acquire(ctx, w)
+					cancel()
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.ErrorContains(t, err, w.l.Name())
+					require.ErrorContains(t, err, "10s")
+					require.Zero(t, time.Since(begin), "it slept")
+				}
+				ctx, cancel := context.WithTimeout(w.ctx, time.Minute)
+				defer cancel()
+				ok, err := acquire(ctx, w)
+				require.NoError(t, err)
+				require.True(t, ok)
+				require.InDelta(t, 10*time.Second, time.Since(begin), float64(50*time.Millisecond)) // a class lets others go first
+				ok, err = w.l.TryAcquire(ctx, 10, 5*time.Second)                                    // the timeout is the earlier one
+				require.NoError(t, err)
+				require.False(t, ok)
+			}, WithEarlyRejection())
+		})
+	}
 }

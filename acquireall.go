@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/list"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Demand asks for a number of permits of one limiter; see [Client.TryAcquireAll].
@@ -21,32 +22,34 @@ type Demand struct {
 type AllResult struct {
 	// Granted reports whether all permits were acquired.
 	Granted bool
-	// Limiter is the limiter that rejected; if several did, the one with the longest wait. It is nil if Granted
-	// is true.
+	// Limiter is the limiter that rejected the request; if several did, the one with the longest wait. It is nil if
+	// Granted is true.
 	Limiter *RateLimiter
-	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first.
-	// It is 0 if Granted is true. With an error it is the wait as far as it was known, for a demand of one limiter.
+	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first. It is 0
+	// if Granted is true. Together with an error it is the last wait known, if all demands were for one limiter.
 	Wait time.Duration
 	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided at least one part.
 	Degraded bool
 }
 
-// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over; with
-// timeout <= 0 it asks once. If they were rejected, the AllResult reports which limiter did. Demands for the same limiter
-// are added up.
+// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over.
+// With timeout <= 0 it asks once. If the permits were rejected, the AllResult reports which limiter did so. Demands
+// for the same limiter are added up.
 //
-// Up to 6 limiters are decided by one script at one instant, if their keys are in one hash slot or Redis is neither a
-// cluster nor a ring. Otherwise TryAcquireAll asks one after another, in the order of their keys, and gives back what was
-// granted when one rejects; in the meantime other callers may be rejected permits that nobody gets.
+// One script decides up to 6 limiters at one instant, if their keys are in one hash slot or Redis is neither a
+// cluster nor a ring. Otherwise TryAcquireAll asks the limiters one after another, in the order of their keys. If one
+// of them rejects, it gives back what the others granted; in the meantime other callers may be rejected although
+// nobody gets those permits.
 //
-// Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is passed
-// over for longer than an interval reserves its permits: for one interval at most, other callers of a limiter wait until
-// the reservation is complete, in all processes. In the long run no more than a tenth of a limiter's rate lies idle for
-// the reservations of a Client. See docs/design/engine.md.
+// Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is
+// passed over for longer than an interval acquires its limiters one after another, and gives back what it has if it
+// does not get the others within eight intervals. Meanwhile other callers of a limiter, in all processes, may wait for
+// an interval or two, and what the call has lies idle: where many such calls want the same limiters, up to a
+// sixth of the rate. See docs/design/engine.md.
 //
-// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable, and ErrInvalidArgument if
-// there is no demand or a limiter belongs to another Client. After an error, and at once when ctx is done, what was
-// granted or reserved goes back.
+// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable. It also returns
+// ErrInvalidArgument if there is no demand, if there are more than 64, or if a limiter belongs to another Client.
+// After an error, and at once when ctx is done, it gives back what was granted or reserved.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	if timeout <= 0 {
 		return c.acquireAll(ctx, false, time.Time{}, demands, nil)
@@ -54,16 +57,16 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands, nil)
 }
 
-// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes; while Redis is
-// unavailable, until ErrUnavailable after the time that [WithOutageLimit] sets. In every other respect it is like
-// [Client.TryAcquireAll].
+// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. While Redis is
+// unavailable it goes on waiting, and returns ErrUnavailable after the time that [WithOutageLimit] sets. In every
+// other respect it is like [Client.TryAcquireAll].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, error) {
 	return c.acquireAll(ctx, true, time.Time{}, demands, nil)
 }
 
-// TryAcquireAllGrants is [Client.TryAcquireAll] with a [Grant] for each limiter, in the order in which the demands name them,
-// which can be settled one by one. There are none if the permits were rejected. It has the same errors, such as
-// ErrUnavailable.
+// TryAcquireAllGrants is like [Client.TryAcquireAll] and also returns a [Grant] for each limiter, which can be
+// settled one by one. The grants have the order in which the demands first name their limiters; there are none if the
+// permits were rejected. It returns the same errors, such as ErrUnavailable.
 func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
 	var grants []*Grant
 	wait, deadline := timeout > 0, deadlineAfter(timeout)
@@ -77,20 +80,41 @@ func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration,
 func (g *Grant) isOf(d Demand) bool { return g.limiter.redis.Keys.Hash == d.key() }
 
 // acquireAll appends the grants to own, if that is not nil.
-func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
+func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (got AllResult, err error) {
+	first := ""
+	if len(demands) > 0 && demands[0].Limiter != nil {
+		first = demands[0].Limiter.name
+	}
+	demands, err = c.distinct(ctx, demands)
 	if c != nil && c.hooked {
-		return c.acquireAllHooked(ctx, wait, deadline, demands, own)
+		permits := int64(0)
+		for _, d := range demands {
+			permits += d.Permits
+		}
+		r := c.hooks.begin(ctx, OperationAll, first, permits, wait && err == nil)
+		defer func() {
+			if r.Degraded = got.Degraded; got.Limiter != nil {
+				r.Limiter = got.Limiter.name
+			}
+			r.end(got.Granted, deadline.Sub(r.Begin), err)
+		}()
 	}
-	demands, err := c.distinct(ctx, demands)
 	if err != nil {
-		return AllResult{}, err
+		return got, err
 	}
-	return c.acquireDistinct(ctx, wait, deadline, demands, own)
-}
-
-// acquireDistinct acquires the permits of demands that [Client.distinct] has returned.
-func (c *Client) acquireDistinct(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
-	return carry(ctx, demands, func() (AllResult, error) { return c.acquireOnce(ctx, wait, deadline, demands, own) })
+	byContext := false
+	if wait && c.cfg.rejectEarly {
+		deadline, byContext = boundByContext(ctx, deadline)
+	}
+	got, err = carry(ctx, demands, func() (AllResult, error) { return c.acquireOnce(ctx, wait, deadline, demands, own) })
+	if byContext && err == nil && !got.Granted {
+		name := first
+		if got.Limiter != nil {
+			name = got.Limiter.name
+		}
+		err = permit.TooLate(name, got.Wait)
+	}
+	return got, err
 }
 
 func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
@@ -178,6 +202,5 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 
 func (d Demand) key() string { return d.Limiter.redis.Keys.Hash }
 
-// maxDemands is the largest number of demands in one call. Each costs a round trip where no script decides them
-// all.
+// maxDemands is the largest number of demands in one call. If no script decides them all, each costs a round trip.
 const maxDemands = 64

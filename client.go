@@ -20,11 +20,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Client makes the limiters of one Redis. Use one Client per process and Redis: the limiters of a Client know
-// each other's callers, so that a release or a new rate wakes the callers that wait.
+// A Client creates the limiters of one Redis. Use one Client per process and Redis: a release or a new rate wakes at
+// once only the callers that wait in its own Client.
 //
-// While nobody acquires, a Client has no goroutine. It never has a connection or a finalizer of its own.
-// Methods are safe for concurrent use.
+// While nobody acquires, a Client has no goroutine. It never has a connection or a finalizer of its own. Methods are
+// safe for concurrent use.
 type Client struct {
 	cfg     config
 	policy  *outage.Policy
@@ -33,21 +33,24 @@ type Client struct {
 	engine  *engine.Engine
 	lists   *list.Lists
 	hooks   hooks
-	hooked  bool // a Hook wants to know of requests
+	hooked  bool     // a Hook wants to know of requests
+	setting sync.Map // *carriedSet by the key of the limiter
 	once    sync.Once
 }
 
-// New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover
-// client. The caller remains responsible for closing rdb. New sends nothing to Redis. It returns ErrInvalidArgument,
-// and no Client, if rdb is nil or an option is out of range.
+// New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover client. The
+// caller remains responsible for closing rdb. New sends nothing to Redis. It returns ErrInvalidArgument, and no
+// Client, if rdb is nil or an option is out of range.
 //
-// A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards.
-// The limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or
-// follow the [OutagePolicy]. To achieve that, New adds a hook to each shard. Call New while all shards are up.
+// A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards. The
+// limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or follow the
+// [OutagePolicy]. This holds for the shards of RingOptions.Addrs. Once SetAddrs has changed them, calls go where the Ring
+// sends them, and a limiter whose shard goes down begins anew on another one. Call New while all shards are up: one that
+// was down then, and that SetAddrs removes without adding another, counts as down until a new Ring and Client are made.
 //
-// Calls that come while others are on their way leave together, in a pipeline, whatever limiters they are of. Hooks
-// of rdb see ProcessPipelineHook for these, and ProcessHook for a call that leaves by itself. To a ClusterClient or a
-// Ring New adds a hook that sends each pipeline to its node, so add hooks of your own before.
+// Calls that arrive while others are in flight are sent together in one pipeline, even if their limiters differ. For
+// these go-redis runs ProcessPipelineHook of rdb's hooks, and ProcessHook for a call that is sent alone. New adds a
+// hook to a ClusterClient or a Ring that sends each to its node, so add your own hooks before you call New.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: config{
@@ -113,9 +116,9 @@ func (c *Client) ID() string {
 	return c.cfg.clientID
 }
 
-// OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed] if it was not used. The limiters of the
-// Client follow it unless [RateLimiter.OnOutage] gives a handle another one. A program that decides something itself
-// while Redis is unavailable, as a middleware does, can follow it too.
+// OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed] if it was not used. The limiters of
+// the Client follow it unless [RateLimiter.OnOutage] gives a handle another one. A middleware, or any program that
+// makes decisions of its own while Redis is unavailable, can follow it too.
 func (c *Client) OutagePolicy() OutagePolicy {
 	if c == nil {
 		return FailClosed()
@@ -123,13 +126,13 @@ func (c *Client) OutagePolicy() OutagePolicy {
 	return c.cfg.policy
 }
 
-// Close makes the callers that wait, and every later call, fail with ErrClosed. It closes neither the redis
-// client nor any limiter in Redis. Permits that are granted to a caller which Close has failed are given back.
+// Close fails the callers that wait, and every later call, with ErrClosed. It closes neither the redis client nor any
+// limiter in Redis. Permits that are granted to a caller after Close has failed it are given back.
 //
-// Close waits for that, and for the end of calls in flight, for one second at most. Afterwards the Client has
-// no timer and no goroutine except those of calls that Redis has not replied to. They end with the read timeout
-// of the redis client, as do callers whose context cannot end and which make their calls themselves. Close
-// always returns nil and may be called again.
+// Close waits at most one second for that and for the calls in flight to end. Afterwards the Client has no timer, and
+// only the goroutines of calls that Redis has not replied to. These end with the read timeout of the redis client, as
+// do callers that make their calls themselves with a context that cannot end. Close always returns nil and may be
+// called again.
 func (c *Client) Close() error {
 	if c != nil && c.engine != nil {
 		c.once.Do(c.engine.Close)
@@ -146,9 +149,9 @@ func isNil(rdb redis.UniversalClient) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// RateLimiter returns the limiter of that name. It is cheap and sends nothing; values of the same name are the
-// same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the limiter
-// returns ErrInvalidArgument or ErrNameNotClusterSafe.
+// RateLimiter returns the limiter with the given name. It is cheap and sends nothing; all values with the same name
+// are the same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the
+// limiter returns ErrInvalidArgument or ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
 	if c == nil || c.engine == nil {
 		return &RateLimiter{name: name, err: errNotMade}
@@ -180,13 +183,15 @@ var (
 // pingTimeout is how long Ping waits for its reply.
 const pingTimeout = 2 * time.Second
 
-// Ping asks Redis for a reply, once and for two seconds at most, and returns nil if there was one. A program that
-// calls it when it starts learns at once that an address, a password or TLS is wrong, where requests that wait would go on
-// waiting as [WithOutageLimit] says. The error says what to check. Ping asks any node of a cluster or shard of a ring, also
-// while Redis is known to be unavailable, and decides nothing about outages.
+// Ping asks Redis once for a reply, waits at most two seconds for it, and returns nil if there was one. Call it when
+// the program starts: it reports a wrong address, password or TLS setting at once, whereas requests that wait would
+// go on waiting as [WithOutageLimit] says. The error says what to check.
 //
-// Ping returns ErrUnavailable, the error of Redis, such as that of a wrong password, ctx.Err(), ErrClosed, or
-// ErrInvalidArgument if ctx is nil.
+// Ping asks any node of a cluster or shard of a ring, even while Redis is known to be unavailable. It neither begins
+// nor ends an outage.
+//
+// Ping returns ErrUnavailable, ErrOverloaded, the error of Redis, such as that of a wrong password, ctx.Err(),
+// ErrClosed, or ErrInvalidArgument if ctx is nil.
 func (c *Client) Ping(ctx context.Context) error {
 	switch {
 	case ctx == nil:
@@ -210,6 +215,9 @@ func (c *Client) Ping(ctx context.Context) error {
 		return permit.Left("Ping", began, nil, ctx.Err())
 	case failure.Outcome == retry.Executed:
 		return fmt.Errorf("ratelimiter: Ping: %w", failure.Err)
+	}
+	if permit.IsShortage(failure.Err) {
+		return permit.Overloaded("Ping", failure.Err)
 	}
 	return fmt.Errorf("%w: Ping: %w", ErrUnavailable, failure.Err)
 }

@@ -8,27 +8,28 @@ import (
 	"github.com/goredisson/ratelimiter/internal/link"
 )
 
-// An EventKind tells what happened. More kinds may be added; ignore those that you do not know.
+// An EventKind says what happened. More kinds may be added; ignore those that you do not know.
 type EventKind string
 
 const (
 	// OutageBegan reports that Redis is now considered unavailable: it rejected a call or did not reply to it in any
-	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that showed it,
-	// and Err is the cause.
+	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that revealed the
+	// outage, and Err is the cause.
 	OutageBegan EventKind = "outage began"
-	// OutageEnded reports that what failed works again. Limiter is the limiter of the call that found out,
-	// Duration is how long the outage lasted, and Degraded is the number of requests that an [OutagePolicy]
-	// granted during it.
+	// OutageEnded reports that the outage is over. Limiter is the limiter of the call that found out, Duration is how
+	// long the outage lasted, and Degraded is the number of requests that an [OutagePolicy] granted during it.
 	OutageEnded EventKind = "outage ended"
-	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for
-	// Limiter. Err holds the value of the panic. A call in which a hook of the redis client panics fails with ErrUnavailable.
+	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for Limiter.
+	// Err has the value of the panic in its text. A call in which a hook of the redis client panics fails with
+	// ErrUnavailable.
 	Panicked EventKind = "panicked"
-	// RateChanged reports that a limiter of package limit goes by other parameters from now on, which this process or another
-	// one has set, or that it cannot follow what was set. Err says from what to what, or why; see limit.WithFleetParameters.
+	// RateChanged reports that a limiter of package limit uses other parameters from now on, which this or another
+	// process has set, or that it cannot use what was set. Err names the old and the new parameters, or the reason;
+	// see limit.WithFleetParameters.
 	RateChanged EventKind = "rate changed"
 )
 
-// An Event is passed to the Event functions of the Hooks of a Client. Fields that do not apply to the Kind are
+// An Event is what a Client passes to the Event functions of its Hooks. Fields that do not apply to the Kind are
 // zero.
 type Event struct {
 	Kind     EventKind

@@ -7,28 +7,29 @@ import (
 	"time"
 )
 
-// An ExpireCondition makes [RateLimiter.Expire] depend on the TTL that a key has. A key without a TTL counts as
+// An ExpireCondition makes [RateLimiter.Expire] depend on the current TTL of each key. A key without a TTL counts as
 // living forever. The zero value is no condition.
 type ExpireCondition struct{ flag string }
 
-// IfSet returns the condition that a key has a TTL, as Redisson's expireIfSet.
+// IfSet returns the condition that a key has a TTL, like Redisson's expireIfSet.
 func IfSet() ExpireCondition { return ExpireCondition{"XX"} }
 
-// IfNotSet returns the condition that a key has no TTL, as Redisson's expireIfNotSet.
+// IfNotSet returns the condition that a key has no TTL, like Redisson's expireIfNotSet.
 func IfNotSet() ExpireCondition { return ExpireCondition{"NX"} }
 
-// IfGreater returns the condition that the new TTL is longer, as Redisson's expireIfGreater.
+// IfGreater returns the condition that the new TTL is longer, like Redisson's expireIfGreater.
 func IfGreater() ExpireCondition { return ExpireCondition{"GT"} }
 
-// IfLess returns the condition that the new TTL is shorter, as Redisson's expireIfLess.
+// IfLess returns the condition that the new TTL is shorter, like Redisson's expireIfLess.
 func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 
-// Expire has Redis delete the limiter after ttl, together with the permits in use of an [Overall] limiter and
-// those of this client. It reports whether any key took the TTL; the condition, of which there may be one, is
-// checked for each key separately. If the rate has a KeepAlive, the next acquire sets the TTL anew.
+// Expire has Redis delete the limiter after ttl. With it go the permits in use of an [Overall] limiter, and those of
+// this client in a [PerClient] limiter. Expire reports whether any key took the TTL; it takes at most one condition,
+// which is checked for each key separately. If the rate has a KeepAlive, the next acquire sets the TTL anew.
 //
-// Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or
-// if there are two conditions. Other errors are ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis.
+// Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or if
+// there are two conditions. Other errors are ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, and those from
+// Redis.
 func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -43,9 +44,10 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 	return l.expire(ctx, n, "", cond)
 }
 
-// ExpireAt is like [RateLimiter.Expire] for an instant, which is rounded down to a millisecond. An instant in
-// the past deletes the limiter at once. The zero time, and an instant more than 2^53 milliseconds after 1970, is
-// ErrInvalidArgument. Other errors are those of Expire, such as ErrUnavailable.
+// ExpireAt is like [RateLimiter.Expire] with an instant instead of a TTL; the instant is rounded down to a
+// millisecond. An instant in the past deletes the limiter at once. ExpireAt returns ErrInvalidArgument for the zero
+// time and for an instant more than 2^53 milliseconds after 1970. Other errors are those of Expire, such as
+// ErrUnavailable.
 func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -53,7 +55,7 @@ func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...Expire
 	if at.IsZero() {
 		return false, invalid("the instant at which %q should expire is the zero time", l.name)
 	}
-	// By seconds: the milliseconds of an absurd instant overflow, and so do its comparisons with others.
+	// Compared in seconds, because the milliseconds of an absurd instant overflow.
 	if at.Unix() > latestExpiry/1000 || at.Unix() == latestExpiry/1000 && at.UnixMilli() > latestExpiry {
 		return false, invalid("the instant at which %q should expire, %v, is more than 2^53 ms after 1970; use ClearExpire for a limiter that stays",
 			l.name, at)
@@ -80,7 +82,7 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 }
 
 // ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),
-// ErrClosed, ErrUnavailable, or an error from Redis.
+// ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -88,10 +90,10 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 	return l.redis.ClearExpire(ctx)
 }
 
-// TTL returns how long the limiter still lives, to the millisecond, and 0 if it does not expire, for which Redisson's
-// remainTimeToLive returns -1. A limiter that lives longer than a time.Duration can tell, 292 years, has the longest
-// TTL. TTL returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are
-// ctx.Err(), ErrClosed, ErrUnavailable, and those from Redis.
+// TTL returns how long the limiter still lives, to the millisecond, or 0 if it does not expire, for which Redisson's
+// remainTimeToLive returns -1. It returns the longest time.Duration, 292 years, for a limiter that lives longer. TTL
+// returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are ctx.Err(),
+// ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -100,7 +102,8 @@ func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
 	return ttlOf(ttl), err
 }
 
-// ttlOf returns the TTL that Redis told, and 0 for none. One in its last millisecond has a millisecond.
+// ttlOf returns the TTL that Redis reported, or 0 if there is none. A TTL below a millisecond becomes one
+// millisecond.
 func ttlOf(d time.Duration) time.Duration {
 	if d < 0 {
 		return 0
@@ -108,9 +111,9 @@ func ttlOf(d time.Duration) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond; of a
-// limiter that lives for more than 2^53 ms it is the instant in 2^53 ms. It is the zero time if the limiter does not
-// expire. ExpireTime returns the same errors as [RateLimiter.TTL], such as ErrUnavailable.
+// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond, or the
+// zero time if it does not expire. For a limiter that lives longer than 2^53 ms it returns the instant in 2^53 ms.
+// ExpireTime returns the same errors as [RateLimiter.TTL], such as ErrUnavailable.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
 	if err := l.ready(ctx); err != nil {
 		return time.Time{}, err

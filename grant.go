@@ -13,13 +13,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// ErrSettled is returned by [Grant.Settle] and [Grant.Cancel] of a grant that has been settled or cancelled, or is being
-// settled by another call.
+// ErrSettled is the error of [Grant.Settle] and [Grant.Cancel] if the grant has been settled or canceled, or another
+// call is settling it now.
 var ErrSettled = errors.New("ratelimiter: the grant has been settled")
 
-// A Grant is permits that one call acquired, and that it may settle: for work whose cost is known only when it is done,
-// such as the tokens of a language model. It is safe for concurrent use. A Grant that is never settled stays what was
-// acquired.
+// A Grant is the permits that one call acquired, whose number can be corrected afterwards. Use it for work whose cost
+// is known only when it is done, such as the tokens of a language model. A Grant that is never settled counts with
+// the permits acquired. It is safe for concurrent use. The zero value is not usable.
 type Grant struct {
 	limiter *RateLimiter
 	permits int64
@@ -27,15 +27,15 @@ type Grant struct {
 	settled retry.Settlement // to what was used
 }
 
-// AcquireGrant is [RateLimiter.Acquire] with a [Grant] that can be settled. It has the same errors, such as ErrUnavailable.
-// The grant is a member of its own in Redis, and does not share one with equal requests: in a herd it costs more than
-// Acquire.
+// AcquireGrant is like [RateLimiter.Acquire] and returns a [Grant] that can be settled. It returns the same errors,
+// such as ErrUnavailable. Redis stores each such grant as a member of its own, whereas equal requests share one; with
+// many concurrent requests AcquireGrant costs more than Acquire.
 func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: true})
 }
 
-// TryAcquireGrant is [RateLimiter.TryAcquire] with a [Grant] that can be settled, which is nil if the permits were not
-// acquired in time. It has the same errors, such as ErrUnavailable.
+// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled, or nil if the permits
+// were not acquired in time. It returns the same errors, such as ErrUnavailable.
 func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known})
 }
@@ -49,26 +49,33 @@ func (l *RateLimiter) acquireGrant(ctx context.Context, want engine.Request) (*G
 	return &Grant{limiter: l, permits: want.Permits, asked: r.Asked}, nil
 }
 
-// Limiter returns the limiter of which the permits are.
+// Limiter returns the limiter that the permits were acquired from.
 func (g *Grant) Limiter() *RateLimiter { return g.limiter }
 
 // Permits returns how many permits were acquired.
 func (g *Grant) Permits() int64 { return g.permits }
 
-// Cancel gives the permits back, as if they had not been acquired. It is Settle(ctx, 0).
+// Cancel gives the permits back, as if they had not been acquired. It is Settle(ctx, 0), with the same errors.
 func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 
-// Settle makes the grant one of the permits that were used. Less than was acquired gives the rest back at once, to whoever
-// waits for it. More is taken whatever is left, so that the limiter may owe permits until grants expire: nobody is granted
-// any until then. The instant of the grant stays.
+// Settle changes the grant to the number of permits that were actually used. If that is less than was acquired, the
+// rest is free at once, for callers that wait as well. If it is more, the difference is taken even when fewer permits
+// are left. Then the limiter owes permits, and grants nothing until enough grants have expired. The instant of the
+// grant does not change.
 //
-// Settle does nothing, and returns no error, if the grant has expired, if it is no longer there because of a cool-down or of
-// [RateLimiter.Release], or if an [OutagePolicy] granted it. A reply that is lost does not settle it twice. The errors are
-// ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, ctx.Err(), ErrClosed, ErrUnavailable, and those from
-// Redis. After any of the last four the grant may have been settled or not: the same call may be made again, and makes
-// sure of it, while one with another number returns ErrSettled.
+// A rate lowered with [KeepState] takes the permits that it has no room for out of the oldest grants. If Settle
+// lowers such a grant, it frees what the grant still holds above actual; if it raises one, it does nothing. A window
+// that began before the rate was lowered holds no more than the old rate.
 //
-// Java reads such a grant as any other. As long as the limiter owes permits, Redisson's availablePermits may be
+// Settle does nothing, and returns no error, if the grant has expired, if an [OutagePolicy] granted it, or if the
+// grant was removed by a cool-down, by [RateLimiter.Release] or by a lower rate. A reply that is lost does not settle
+// it twice.
+//
+// Settle returns ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, ctx.Err(), ErrClosed, ErrUnavailable,
+// ErrOverloaded, or an error from Redis. After any of the last five the grant may or may not have been settled. Make
+// the same call again to be sure; a call with another number returns ErrSettled.
+//
+// Java reads such a grant like any other. As long as the limiter owes permits, Redisson's availablePermits may be
 // negative.
 func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if g == nil || g.limiter == nil {

@@ -8,19 +8,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Heal makes the permits that are left and those in use add up to the rate. Permits that were lost come back. If there
-// are too many, those that are left go first, and then those of the oldest grants, so that no window holds more than
-// the rate because of Heal. That takes back what a release by Redisson has freed and nobody has acquired yet: Redisson
-// up to 4.7.0 keeps the grants that it releases, so the state is the same as with a number of permits left that is
-// wrong. A value that is missing or no number is rebuilt from the grants. The acquires of this package do the same as
-// far as they need to, but let a release by Redisson have its effect; Heal is for limiters that only Java uses, or that
-// nobody uses at the moment. In a [PerClient] limiter it heals the permits of this client; see [WithClientID].
+// Heal makes the permits that are left and the permits in use add up to the rate. If permits were lost, they are free
+// again. If there are too many, Heal first takes those that are left, and then those of the oldest grants, so that no
+// window holds more than the rate because of Heal. It rebuilds a value that is missing or no number from the grants.
+// In a [PerClient] limiter it heals the permits of this client; see [WithClientID].
 //
-// It takes as many calls as the set is large, each of bounded work. A set that changes faster than it can be read is
-// left as it is. Callers of this Client that wait for the limiter ask again at once.
+// Heal also takes back what a release by Redisson has freed and nobody has acquired yet. Redisson up to 4.7.0 keeps
+// the grants that it releases, so the state looks the same as with a wrong number of permits left.
 //
-// Heal returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis. After
-// an error from Redis the limiter may be healed, or hold fewer permits than before until it is.
+// The acquires of this package heal as far as they need to, but let a release by Redisson have its effect. Heal is
+// for limiters that only Java uses, or that nobody uses at the moment.
+//
+// The number of calls grows with the set of grants; the work of each call is bounded. Heal leaves a set as it is if
+// the set changes faster than it can be read. Callers of this Client that wait for the limiter ask again at once.
+//
+// Heal returns ErrNotInitialized, ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from
+// Redis. After an error from Redis the limiter may be healed, or may hold fewer permits than before until it is.
 func (l *RateLimiter) Heal(ctx context.Context) error {
 	r, err := l.Rate(ctx)
 	if err != nil {

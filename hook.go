@@ -7,21 +7,20 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A Hook has functions that a Client calls as it works, for metrics and traces; see [WithHook]. Functions that
-// are nil are not called.
+// A Hook holds functions that a Client calls as it works, for metrics and traces; see [WithHook]. A Client skips
+// functions that are nil.
 //
-// They are called without locks, in the goroutine of the request or call that they are about, and calls of them
-// may overlap. They must not block. If one of them panics, Event of all Hooks is called with an event of kind
-// [Panicked], and nothing else happens.
+// A Client calls them without holding a lock, in the goroutine of the request or call in question, and the calls may
+// overlap. They must not block. If one of them panics, Event of all Hooks is called with an event of kind [Panicked],
+// and nothing else happens.
 type Hook struct {
-	// Request is called exactly once for each request for permits, when it has ended, whether with permits,
-	// without them, or with an error. The context is that of the request.
+	// Request is called exactly once for each request for permits, when it has ended, whatever its outcome. The
+	// context is that of the request.
 	Request func(context.Context, RequestInfo)
 	// Waiting is called with delta 1 when a request that may wait begins, and with delta -1 when it has ended.
 	// It is not called for a request whose arguments are invalid.
@@ -29,23 +28,24 @@ type Hook struct {
 	// Call is called once for each attempt at a script call, when Redis has replied or the attempt has failed.
 	// The requests of many callers may share a call.
 	Call func(CallInfo)
-	// Event is called with every event of the Client, for logs, metrics and alarms. On a ring an outage is that of
-	// one shard. On a cluster it is that of one limiter, or of several limiters whose names hash alike. Otherwise it
-	// is that of the whole Client. The two events of an outage that ends at once may be delivered in either order;
-	// their Time is right in any case.
+	// Event is called with every event of the Client, for logs, metrics and alarms. An outage concerns one shard of a
+	// ring, and one limiter on a cluster, or several limiters whose names hash alike. Otherwise it concerns the whole
+	// Client. The two events of an outage that ends at once may arrive in either order; their Time is right in any
+	// case.
 	Event func(Event)
 }
 
-// WithHook adds a Hook to those that a Client calls. Without any, requests are not timed. The modules
-// otelratelimiter and prometheusratelimiter have ready-made ones, and [LogHook] writes a log.
+// WithHook adds a Hook to those that a Client calls. The modules otelratelimiter and prometheusratelimiter provide
+// Hooks for metrics, and [LogHook] returns one that writes a log. By default there is none, and requests are not
+// timed.
 func WithHook(h Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }
 
-// An Operation is a way to ask for permits.
+// An Operation says how permits were asked for.
 type Operation string
 
-// The operations of the requests that a [Hook] is told of.
+// The operations of the requests that a [Hook] reports.
 const (
 	OperationAllow   Operation = "allow"   // Allow, or TryAcquire that does not wait
 	OperationAcquire Operation = "acquire" // Acquire, or TryAcquire that waits
@@ -57,7 +57,7 @@ const (
 // A RequestOutcome is how a request ended.
 type RequestOutcome string
 
-// The outcomes of the requests that a [Hook] is told of.
+// The outcomes of the requests that a [Hook] reports.
 const (
 	RequestGranted  RequestOutcome = "granted"
 	RequestRejected RequestOutcome = "rejected" // at once, because it does not wait or its time is known to be too short
@@ -69,63 +69,64 @@ const (
 // A RequestInfo describes a request for permits that has ended. A Peek is granted if its permits could have
 // been acquired.
 type RequestInfo struct {
-	// Limiter is the name of the limiter, as RateLimiter.Name returns it. For OperationAll it is the limiter
-	// that rejected, or the first one.
+	// Limiter is the name of the limiter, as RateLimiter.Name returns it. For OperationAll it is the limiter that
+	// rejected, or that of the first demand.
 	Limiter   string
 	Operation Operation
 	Outcome   RequestOutcome
-	// Permits is how many permits were asked for, of all limiters together. For OperationAll it is 0 if a demand
-	// is invalid.
+	// Permits is the number of permits requested, of all limiters together. For OperationAll it is 0 if a demand is
+	// invalid.
 	Permits int64
 	// Begin is when the request was made, by the clock of this process, and Duration how long it took.
 	Begin    time.Time
 	Duration time.Duration
-	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided.
+	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided the request.
 	Degraded bool
-	// Replied reports that a reply of Redis decided the request. Available, Rate and ClockSkew are those of the
+	// Replied reports that a reply of Redis decided the request. Then Available, Rate and ClockSkew are from that
 	// reply, as in a [Result].
 	Replied   bool
 	Available int64
 	Rate      Rate
 	ClockSkew time.Duration
-	// CallContext has the values of the context in which the call was made whose reply decided the request: that of
-	// the first of the requests that shared it, under which the redis client traces the call. It is never canceled,
-	// and nil if no call was made for the request, or it was a Peek or one for several limiters.
+	// CallContext has the values of the context of the call that decided the request, under which the redis client
+	// traces the call. That is the context of the first of the requests that shared the call, but it is never
+	// canceled. It is nil if no call was made for the request, or if the request was a Peek or was for several
+	// limiters.
 	CallContext context.Context
 	// Err is the error that the request returned.
 	Err error
 }
 
-// A CallInfo describes an attempt at a script call.
+// A CallInfo describes one attempt at a script call.
 type CallInfo struct {
 	// Script is the name of the script, such as "acquire".
 	Script string
 	// Limiter is the name of the limiter, or the first of several.
 	Limiter string
-	// Requests is how many requests share the call, at least 1.
+	// Requests is the number of requests that share the call, at least 1.
 	Requests int64
 	Duration time.Duration
-	// Refunded is how many permits the call gave back that were granted to requests which had ended. Permits
-	// that nobody could give back are free after one interval.
+	// Refunded is how many permits the call gave back because the requests that they were granted to had ended.
+	// Permits that no call could give back are free after one interval.
 	Refunded int64
-	// Healed is what the call put right of what it found in Redis. It is zero for nearly every call.
+	// Healed is what the call repaired in Redis. It is zero for nearly every call.
 	Healed Healed
 	// Err is nil if Redis executed the script without an error.
 	Err error
 }
 
-// Healed counts the permits of a limiter whose state a call has found broken and put right. The fields are named after
-// the checks of rrl doctor in docs/findings.md, which says what each state does to callers of Redisson and where it
-// comes from. If Redis executed a call and its reply was lost, what it healed is not counted.
+// Healed counts the permits that a call has repaired, because it found the state of a limiter broken. The fields are
+// named after the checks of rrl doctor in docs/findings.md, which says for each state what it does to callers of
+// Redisson and where it comes from. If Redis executed a call and its reply was lost, its repairs are not counted.
 type Healed struct {
-	// Value is the rate if the number of permits left was missing while some were in use, or was no whole number.
-	// It was rebuilt from the grants.
+	// Value is the rate if the number of permits left was no whole number, or was missing while some were in use. The
+	// call rebuilt it from the grants.
 	Value int64
 	// Lost is how many permits were neither left nor in use. They are free again.
 	Lost int64
-	// Surplus is how many more permits were left and in use than the rate allows. They are gone.
+	// Surplus is by how many the permits left and in use exceeded the rate. The call removed these permits.
 	Surplus int64
-	// Clock is how many permits grants hold whose date was found ahead of the clock for the first time. They are
+	// Clock is how many permits are in grants that the call was the first to find dated ahead of the clock. They are
 	// free one interval later, whatever their date.
 	Clock int64
 }
@@ -133,7 +134,7 @@ type Healed struct {
 // hooks are the Hooks of a Client.
 type hooks []Hook
 
-// each calls f with each Hook, and reports panics.
+// each calls f with each Hook, and reports panics to all Hooks.
 func (h hooks) each(limiter string, f func(*Hook)) {
 	retry.Each(h, f, func(_ int, err error) {
 		e := Event{Kind: Panicked, Limiter: limiter, Time: time.Now(), Err: err}
@@ -178,7 +179,7 @@ func (h hooks) called() func(permit.Call) {
 	}
 }
 
-// waiting tells that the number of requests that may wait has changed.
+// waiting tells the Hooks that the number of requests that may wait has changed by delta.
 func (h hooks) waiting(limiter string, delta int) {
 	h.each(limiter, func(h *Hook) {
 		if h.Waiting != nil {
@@ -187,94 +188,47 @@ func (h hooks) waiting(limiter string, delta int) {
 	})
 }
 
-// ended tells that a request has ended. If it has no error and no permits, its outcome is rejected.
-func (h hooks) ended(ctx context.Context, r *RequestInfo, granted bool, rejected RequestOutcome, err error) {
+// A hookedRequest is a request for permits that is reported to the Hooks.
+type hookedRequest struct {
+	RequestInfo
+	hooks  hooks
+	ctx    context.Context
+	waitOf string // the limiter under whose name it waits; empty if it does not
+}
+
+// begin tells the Hooks that a request begins; waits says that it is valid and may wait.
+func (h hooks) begin(ctx context.Context, op Operation, limiter string, permits int64, waits bool) *hookedRequest {
+	r := &hookedRequest{RequestInfo{Limiter: limiter, Operation: op, Permits: permits, Begin: time.Now()}, h, ctx, ""}
 	if ctx == nil { // which is the error
-		ctx = context.Background()
+		r.ctx = context.Background()
+	}
+	if waits {
+		r.waitOf = limiter
+		h.waiting(limiter, 1)
+	}
+	return r
+}
+
+// end tells the Hooks that the request has ended; timeout is how long it was allowed to wait.
+func (r *hookedRequest) end(granted bool, timeout time.Duration, err error) {
+	rejected := RequestRejected
+	if r.waitOf != "" {
+		r.hooks.waiting(r.waitOf, -1)
+		if time.Since(r.Begin) >= timeout {
+			rejected = RequestTimeout
+		}
 	}
 	r.Duration, r.Err = time.Since(r.Begin), err
 	r.Outcome = RequestOutcome(permit.Outcome(granted, string(rejected), err))
-	h.each(r.Limiter, func(h *Hook) {
+	r.hooks.each(r.Limiter, func(h *Hook) {
 		if h.Request != nil {
-			h.Request(ctx, *r)
+			h.Request(r.ctx, r.RequestInfo)
 		}
 	})
 }
 
-// learn copies what a reply told.
+// learn copies what a reply of Redis says.
 func (r *RequestInfo) learn(reply *permit.Reply) {
 	r.Replied, r.Available, r.Rate, r.ClockSkew = true, reply.Available, rateOf(reply.Rate), reply.Skew
 	r.CallContext = reply.Context
-}
-
-func (l *RateLimiter) acquireHooked(ctx context.Context, want engine.Request) (got engine.Outcome, err error) {
-	h := l.client.hooks
-	r := RequestInfo{Limiter: l.name, Operation: OperationAllow, Permits: want.Permits, Begin: time.Now()}
-	rejected := RequestRejected
-	if want.Wait {
-		r.Operation = OperationAcquire
-	}
-	if err = l.checkPermits(ctx, want.Permits); err == nil {
-		if want.Wait {
-			h.waiting(l.name, 1)
-		}
-		got, err = l.pass(ctx, want)
-		if want.Wait {
-			h.waiting(l.name, -1)
-			if time.Since(r.Begin) >= want.Timeout {
-				rejected = RequestTimeout
-			}
-		}
-		r.Degraded = got.Degraded
-		if err == nil && got.Reply != nil {
-			r.learn(got.Reply)
-			r.Available = got.Available
-		}
-	}
-	h.ended(ctx, &r, err == nil && got.Granted, rejected, err)
-	return got, err
-}
-
-func (l *RateLimiter) peekHooked(ctx context.Context, permits int64) (a permit.Reply, err error) {
-	r := RequestInfo{Limiter: l.name, Operation: OperationPeek, Permits: permits, Begin: time.Now()}
-	granted := false
-	if err = l.checkPermits(ctx, permits); err == nil {
-		if a, err = l.in(true).Peek(ctx, permits); err == nil {
-			granted = a.Granted[0] > 0
-			r.learn(&a)
-		}
-	}
-	l.client.hooks.ended(ctx, &r, granted, RequestRejected, err)
-	return a, err
-}
-
-func (c *Client) acquireAllHooked(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (got AllResult, err error) {
-	h := c.hooks
-	r := RequestInfo{Operation: OperationAll, Begin: time.Now()}
-	rejected := RequestRejected
-	if len(demands) > 0 && demands[0].Limiter != nil {
-		r.Limiter = demands[0].Limiter.name
-	}
-	distinct, err := c.distinct(ctx, demands)
-	if err == nil {
-		first := r.Limiter
-		for _, d := range distinct {
-			r.Permits += d.Permits
-		}
-		if wait {
-			h.waiting(first, 1)
-		}
-		got, err = c.acquireDistinct(ctx, wait, deadline, distinct, own)
-		if wait {
-			h.waiting(first, -1)
-			if !time.Now().Before(deadline) {
-				rejected = RequestTimeout
-			}
-		}
-		if r.Degraded = got.Degraded; got.Limiter != nil {
-			r.Limiter = got.Limiter.name
-		}
-	}
-	h.ended(ctx, &r, got.Granted, rejected, err)
-	return got, err
 }

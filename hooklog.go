@@ -7,10 +7,14 @@ import (
 	"log/slog"
 )
 
-// LogHook returns a Hook that writes a log. Outages are logged at level Warn when they begin and Info when they
-// end, panics at level Error, permits that were healed at level Info, requests that ended with an error at level
-// Warn, unless their context was canceled, and all other requests at level Debug. The name of the limiter, which may
-// hold a user or an address, is in each record.
+// LogHook returns a Hook that writes a log. The levels are:
+//
+//   - Error for a panic.
+//   - Warn for the begin of an outage, for a rate change, and for a request with the outcome [RequestError].
+//   - Info for the end of an outage and for permits that were healed.
+//   - Debug for all other requests, such as those whose context ended.
+//
+// Each record has the name of the limiter, which may contain a user or an address.
 func LogHook(logger *slog.Logger) Hook {
 	return Hook{
 		Request: func(ctx context.Context, r RequestInfo) {

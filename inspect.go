@@ -13,17 +13,16 @@ import (
 // A State is a copy of what Redis holds of a limiter at one instant.
 type State struct {
 	wire.State
-	// Rate is the rate that the Fields hold.
+	// Rate is the rate that the Fields describe.
 	Rate Rate
 }
 
-// Inspect reads the limiter's keys in one call. It changes nothing, and reads at most 100 members however many
-// there are.
+// Inspect reads the limiter's keys in one call. It changes nothing, and reads at most 100 members.
 //
 // Inspect returns ErrNotInitialized if the limiter has no rate, and ErrMalformed if its hash is not that of a
-// limiter. Both come with the State as far as it can be read, so that the remains of a limiter can be examined.
-// After ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, ErrUnavailable, or an error from
-// Redis, the State is zero.
+// limiter. Both come with the State as far as it can be read, so the remains of a limiter can be examined. After
+// ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, ErrUnavailable, ErrOverloaded, or an
+// error from Redis, the State is zero.
 func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	if err := l.ready(ctx); err != nil {
 		return State{}, err
@@ -60,18 +59,19 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 	return s, err
 }
 
-// Clients returns an iterator over the ids of the clients that have permits of a [PerClient] limiter in Redis,
-// by the names of their keys, in no particular order and each once. The ids are those of [WithClientID] and, of
-// Redisson, the UUIDs that its instances draw. A Client with such an id, made by [New], shows the permits of that
-// client by [RateLimiter.Inspect]. Of an [Overall] limiter there are none, unless it used to be PerClient.
+// Clients returns an iterator over the ids of the clients that have permits of a [PerClient] limiter in Redis. It
+// finds them by the names of their keys, and yields each id once, in no particular order. The ids are those of
+// [WithClientID] and the UUIDs of Redisson's instances. To see the permits of a client, call [RateLimiter.Inspect]
+// through a Client that [New] made with its id. An [Overall] limiter has no such clients, unless it used to be
+// PerClient.
 //
-// The keys have to be looked for among all keys of the server that holds the limiter. This is done with SCAN, in
-// steps of 200 keys (some seconds for a million keys), and never with KEYS; in a cluster or a ring on one server
-// only, because the keys of a limiter share a slot. Ids that appear or vanish in the meantime may be missing. A loop
-// that is left early sends no more steps. Clients changes nothing, and remembers the ids that it has returned.
+// Clients looks for the keys among all keys of the server that holds the limiter, which takes some seconds for a
+// million keys. It uses SCAN, in steps of 200 keys, and never KEYS. In a cluster or a ring it scans one server only,
+// because the keys of a limiter share a slot. It may miss ids that appear or vanish in the meantime. If you leave the
+// loop early, no more steps are sent. Clients changes nothing, and remembers in memory the ids that it has yielded.
 //
-// The last pair may be an empty id with an error: ctx.Err(), ErrClosed, ErrInvalidArgument,
-// ErrNameNotClusterSafe, ErrUnavailable, or an error from Redis.
+// The last pair may be an empty id with an error: ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe,
+// ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Clients(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		err := l.ready(ctx)

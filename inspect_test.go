@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/wire"
@@ -295,7 +296,7 @@ func TestALowerRateFitsAllClients(t *testing.T) {
 		"and it expires":         {state{15, 5, ttl}, state{"5", 5, ttl}},
 		"too many are in use":    {state{4, 16, 0}, state{"0", 10, 0}},
 		"too many by far":        {state{15, 900, 0}, state{"0", 10, 0}},
-		"none is in use":         {state{20, 0, ttl}, state{"10", 0, ttl}},
+		uuid.NewString():         {state{20, 0, ttl}, state{"10", 0, ttl}}, // none is in use
 		"the value is lost":      {state{nil, 5, ttl}, state{"5", 5, ttl}},
 		"the value is no number": {state{"x", 5, 0}, state{"5", 5, 0}},
 		"it fits":                {state{3, 7, 0}, state{"3", 7, 0}},
@@ -328,8 +329,17 @@ func TestALowerRateFitsAllClients(t *testing.T) {
 						require.NoError(t, w.rdb.PExpire(w.ctx, k.Permits[PerClient], c.before.ttl).Err())
 					}
 				}
+				// What others have under such names stays as it is.
 				require.NoError(t, w.rdb.Set(w.ctx, keys("another type").Permits[PerClient], 1, 0).Err())
+				others := map[string]string{"a text": "hello", "a number": "17", "a number beside a set": "12"}
+				for id, text := range others {
+					require.NoError(t, w.rdb.Set(w.ctx, keys(id).Value[PerClient], text, 0).Err())
+				}
+				require.NoError(t, w.rdb.ZAdd(w.ctx, keys("a number beside a set").Permits[PerClient], redis.Z{Score: float64(time.Now().UnixMilli()), Member: "user0001"}).Err())
 				require.NoError(t, lower(w))
+				for id, text := range others {
+					require.Equal(t, text, w.rdb.Get(w.ctx, keys(id).Value[PerClient]).Val(), id)
+				}
 				for id, c := range clients {
 					k := keys(id)
 					require.Equal(t, c.after.value, w.rdb.Get(w.ctx, k.Value[PerClient]).Val(), id)

@@ -10,31 +10,31 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A class is the lower class of the requests of a handle.
+// A class makes the requests of a handle leave permits free for others.
 type class struct {
 	handle engine.Handle
 	age    time.Duration // for how long a request that waits is of the class
 }
 
-// LeaveFree returns a handle of the same limiter whose requests are of a lower class, for work that is to give way to
-// others, such as a batch job beside the requests of users: each is granted only if that many permits stay free, whoever
-// took the rest, in whatever process or language. The requests of l go on as before, and find at least these permits, as
-// long as they do not use them up themselves. The larger permits is, the sooner they are served; it should be no less than
-// what one of them asks for.
+// LeaveFree returns a handle of the same limiter whose requests leave permits free for others. It is for work that
+// should give way, such as a batch job beside the requests of users. A request of the handle is granted only if at
+// least that number of permits stays free afterwards, no matter which processes, in Go or Java, took the others. The
+// requests of l go on as before, and find these permits free as long as they do not use them up themselves. The
+// larger the number, the sooner they are served; it should be at least the size of one of their requests.
 //
-// The requests of a class that wait stand in a queue of their own. One that has waited for age is from then on like a
-// request of l that comes at that moment, so that it does not starve even if l uses up the whole rate. If a class keeps
-// asking for more than is left to it, it takes part like everybody after that time. Give its calls a timeout below age if
-// they are rather to fail.
+// The waiting requests of the handle form a lower class with a queue of its own. A request that has waited for age
+// becomes like a request of l that arrives at that moment, so it does not starve even if l uses up the whole rate. If
+// a class constantly asks for more than is left to it, its requests come to compete with those of l after that time.
+// To have them fail instead, give its calls a timeout below age.
 //
-// While Redis is unavailable, the [OutagePolicy] decides without a look at classes. The requests of a class reserve nothing,
-// as large ones of l do. [RateLimiter.Peek] and [RateLimiter.Allow] tell what holds for the class; in
-// [Client.TryAcquireAll], demands for one limiter are together of the lowest class among them, and all demands age when the
-// last of them does.
+// While Redis is unavailable, the [OutagePolicy] decides and ignores classes. The requests of a class reserve no
+// permits, unlike large requests of l. [RateLimiter.Peek] and [RateLimiter.Allow] report what holds for the class. In
+// [Client.TryAcquireAll], several demands for one limiter leave free the most that any of them does, and all demands
+// turn ordinary when the longest age among them is over.
 //
-// A request for more permits than the rate has beyond those that are to stay free is ErrPermitsExceedRate. If permits is not
-// in 0..2^32-1, or age is not above 0, every call of the handle returns ErrInvalidArgument. With 0 permits, the handle is as
-// good as l.
+// A request of more permits than the rate minus those that stay free returns ErrPermitsExceedRate. If permits is not
+// in 0..2^32-1, or age is not above 0, every call of the handle returns ErrInvalidArgument. With 0 permits, the
+// requests of the handle are ordinary ones.
 func (l *RateLimiter) LeaveFree(permits int64, age time.Duration) *RateLimiter {
 	handle := *l
 	handle.class = nil
@@ -50,7 +50,7 @@ func (l *RateLimiter) LeaveFree(permits int64, age time.Duration) *RateLimiter {
 	return &handle
 }
 
-// ageing returns for how long the requests of l are of a lower class, 0 if they are not.
+// ageing returns for how long the requests of l are of a lower class, or 0 if they are not.
 func (l *RateLimiter) ageing() time.Duration {
 	if l.class == nil || l.handle.Health().Down() {
 		return 0
@@ -74,7 +74,8 @@ func (l *RateLimiter) in(lower bool) *engine.Handle {
 	return &l.handle
 }
 
-// acquireInClass passes a request on to the queue of its class and, when it has waited for long, to that of all.
+// acquireInClass sends a request to the queue of its class, and to that of l once it has waited for the age of the
+// class.
 func (l *RateLimiter) acquireInClass(ctx context.Context, want engine.Request) (engine.Outcome, error) {
 	age := l.ageing()
 	if age == 0 || !want.Wait {
@@ -86,7 +87,7 @@ func (l *RateLimiter) acquireInClass(ctx context.Context, want engine.Request) (
 	})
 }
 
-// whileYoung calls wait for the lower class, and once that has lasted for age, for all. The deadline is zero for none.
+// whileYoung calls wait for the lower class and, once that has lasted for age, for all. A zero deadline means none.
 func whileYoung[T any](ctx context.Context, age time.Duration, deadline time.Time, wait func(ctx context.Context, lower bool, deadline time.Time) (T, error)) (T, error) {
 	if !deadline.IsZero() && time.Until(deadline) <= age {
 		return wait(ctx, true, deadline)

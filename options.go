@@ -27,84 +27,86 @@ type config struct {
 // An Option configures a Client.
 type Option func(*config)
 
-// WithClientID sets the id of the client, which tells its permits in [PerClient] limiters from those of other
-// clients. A process that uses the same id again after a restart finds the permits that it had in use; two
-// processes with the same id share their permits. Redisson's id is a random UUID that cannot be chosen. The
-// default is a random UUID.
+// WithClientID sets the client's id. In [PerClient] limiters the id separates the client's permits from those of
+// others. A process that restarts with the same id finds the permits that it had in use; two processes with the same
+// id share their permits. Redisson's id is a random UUID that cannot be chosen. The default is a random UUID.
 func WithClientID(id string) Option {
 	return func(c *config) { c.clientID = id }
 }
 
-// WithNameMapper sets the function that maps the name of a limiter to the name that Redis holds it under. As
-// with NameMapper.map in Redisson 3.15.4 and later, the keys are made from the mapped name. [RateLimiter.Name]
-// returns the name before mapping. The default is the identity.
+// WithNameMapper sets the function that maps a limiter's name to its name in Redis. As with NameMapper.map in
+// Redisson 3.15.4 and later, the keys are made from the mapped name. [RateLimiter.Name] returns the name before
+// mapping. The default is the identity.
 func WithNameMapper(mapper func(name string) string) Option {
 	return func(c *config) { c.nameMapper = mapper }
 }
 
-// WithClientClock takes the time from this process, as Redisson does. A clock that is ahead of or behind the
-// clocks of other clients then changes what the window counts. The default is the clock of Redis, which all
+// WithClientClock takes the time from this process, as Redisson does. If the clock is ahead of or behind the clocks
+// of other clients, windows hold more or fewer permits than the rate. The default is the clock of Redis, which all
 // clients share.
 func WithClientClock() Option {
 	return func(c *config) { c.clientClock, c.sharedClock = true, false }
 }
 
 // WithMemberFormat sets the layout of the members that this client writes; it reads all layouts. Use wire.FormatLc0I
-// for a limiter that is shared with Redisson 3.16.4 to 3.16.8, which read no other layout. The default is
-// wire.FormatBc0I, written so that Redisson 3.13.3 to 3.16.3 can read it too.
+// for limiters shared with Redisson 3.16.4 to 3.16.8, which can read no other layout. The default is wire.FormatBc0I,
+// written so that Redisson 3.13.3 to 3.16.3 can read it too.
 func WithMemberFormat(f wire.Format) Option {
 	return func(c *config) { c.memberFormat = f }
 }
 
-// WithClientKeyTTL sets how long Redis keeps the permits in use of a [PerClient] client that no longer
-// acquires, if the limiter itself has no TTL. Redisson keeps them forever. The TTL that is set is never less
-// than two intervals, so that no permit is forgotten that still counts. A ttl of 0 keeps them forever. The
-// default is one hour.
+// WithClientKeyTTL sets how long Redis keeps the permits in use of a [PerClient] client after its last acquire, if
+// the limiter itself has no TTL. A ttl of 0 keeps them forever, as Redisson does. The TTL is never less than two
+// intervals, so Redis forgets no permit that still counts. The default is one hour.
 func WithClientKeyTTL(ttl time.Duration) Option {
 	return func(c *config) { c.clientKeyTTL = ttl }
 }
 
-// WithRecheck sets how long a caller that waits sleeps at most before it asks Redis again, even if Redis
-// reported a longer wait. It asks after half of [Rate].KeepAlive if that is sooner, so that its limiter does not
-// expire. Within this time the caller notices a release, a new rate, or a deleted limiter of another process. Changes
+// WithRecheck sets the longest time that a waiting caller sleeps before it asks Redis again, even if Redis reported a
+// longer wait. It asks after half of [Rate].KeepAlive if that is sooner, so its limiter does not expire. Within this
+// time the caller notices that another process has released permits, set a new rate, or deleted the limiter. Changes
 // made through this Client wake it at once. The default is one second.
 func WithRecheck(d time.Duration) Option {
 	return func(c *config) { c.recheck = d }
 }
 
-// WithEarlyRejection rejects a caller with a timeout as soon as the permits are known to take longer than the
-// time it has left, instead of letting it sleep. The caller may thereby miss a release or a new rate that would
+// WithEarlyRejection rejects a caller as soon as its permits are known to take longer than the time left until its
+// timeout or the deadline of its context. If it is the context's deadline, the error wraps context.DeadlineExceeded and
+// names the limiter and the wait. The caller does not sleep, and may thereby miss a release or a new rate that would
 // have let it succeed. The default is to sleep for the time left and then return false, as Redisson does.
 func WithEarlyRejection() Option {
 	return func(c *config) { c.rejectEarly = true }
 }
 
-// WithCachedRejections lets the Client reject requests that do not wait without asking Redis, if an earlier one for as
-// many permits or fewer was rejected no longer than bound ago and the wait that Redis replied is not over. So a limiter
-// that has no permits left costs Redis about one call in each bound, however many requests there are. A request may
-// then be rejected although permits came back early, by a release or a new rate of another process or because the
-// limiter was deleted: for no longer than bound. Changes made through this Client count at once. Result.Available is
-// as Redis replied. A Client knows rejections of up to 8,192 limiters.
+// WithCachedRejections lets the Client reject requests that do not wait, without asking Redis. It does so if Redis
+// rejected an earlier request, for as many permits or fewer, no longer than bound ago, and the wait that Redis
+// reported then is not over. So a limiter without permits costs Redis about one call per bound, no matter how many
+// requests there are.
 //
-// It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; all other calls always query Redis. While Redis
-// is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use [RateLimiter.CachedRejections].
-// The default is 0: each request asks Redis.
+// For up to bound, a request may be rejected although permits were released, a new rate was set, or the limiter was
+// deleted by another process. Changes made through this Client count at once. Result.Available is the number in
+// Redis's reply. A Client remembers rejections of up to 8,192 limiters.
+//
+// It applies to [RateLimiter.Allow], and to [RateLimiter.TryAcquire] without a timeout; all other calls always query
+// Redis. While Redis is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use
+// [RateLimiter.CachedRejections]. The default is 0: each request asks Redis.
 func WithCachedRejections(bound time.Duration) Option {
 	return func(c *config) { c.known = bound }
 }
 
-// WithOutageLimit sets how long callers that wait go on waiting while Redis is unavailable, as far as their
-// timeout and context allow; then they get ErrUnavailable. It counts from when Redis is known to be unavailable; for
-// how long a caller had waited for permits before does not matter. For a caller that comes later it counts from
-// then. Up to that point an outage is to them only a longer wait. Callers that do not wait get ErrUnavailable as soon as the outage is known. Callers with the policies
-// [FailOpen] and [LocalQuota] are served without Redis, and the limit does not apply to them. The default is 30
-// seconds.
+// WithOutageLimit sets how long waiting callers go on waiting while Redis is unavailable; then they get
+// ErrUnavailable. Their timeout and context may end the wait sooner. The time counts from when Redis is known to be
+// unavailable, however long a caller had waited for permits before. For a caller that arrives during the outage it
+// counts from its arrival.
+//
+// Callers that do not wait get ErrUnavailable as soon as the outage is known. Callers with the policies [FailOpen]
+// and [LocalQuota] are served without Redis, and the limit does not apply to them. The default is 30 seconds.
 func WithOutageLimit(d time.Duration) Option {
 	return func(c *config) { c.outageLimit = d }
 }
 
-// WithOutagePolicy sets the policy by which requests for permits are decided while Redis is unavailable. To set
-// it for one limiter, use [RateLimiter.OnOutage]. The default is [FailClosed].
+// WithOutagePolicy sets the policy that decides requests for permits while Redis is unavailable. To set it for one
+// limiter, use [RateLimiter.OnOutage]. The default is [FailClosed].
 func WithOutagePolicy(p OutagePolicy) Option {
 	return func(c *config) { c.policy = p }
 }

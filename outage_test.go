@@ -4,10 +4,13 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net"
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -190,7 +193,8 @@ func killedAndRestarted(t *testing.T, p OutagePolicy) {
 	// A call whose reply is no longer waited for is sent again, and its grant is then dated by the second reply. The machine
 	// may stand still for a while, and the grants must not seem later because of that.
 	rdb, h := s.Client(t, func(o *redis.Options) { o.ReadTimeout, o.DialerRetries = 20*time.Second, 1 }), &ledger{}
-	w := watched(rdb)
+	w := &counter{}
+	rdb.AddHook(w)
 	client := newClient(t, rdb, WithOutagePolicy(p), WithHook(h.hook()))
 	l := client.RateLimiter(redistest.Key(t))
 	require.NoError(t, l.SetRate(t.Context(), overall(rate, interval)))
@@ -295,4 +299,341 @@ func writesRefused(t *testing.T, p *patient, says string, begin func(p *patient)
 	most := int64(2 * lasts / interval) // half of the rate
 	require.LessOrEqual(t, granted.Load(), most)
 	require.Greater(t, granted.Load(), most/4, "the share is used, again and again")
+}
+
+// A crowded is a Client that fails open, with no permits left on the limiters of a server of its own.
+type crowded struct {
+	*Client
+	s            *redistest.Server
+	rdb          *redis.Client
+	began, ended chan Event
+}
+
+func newCrowded(t *testing.T, opts ...func(*redis.Options)) *crowded {
+	redistest.NeedReal(t)
+	w := &crowded{s: redistest.Start(t), began: make(chan Event, 10), ended: make(chan Event, 10)}
+	w.rdb = w.s.Client(t, opts...)
+	w.Client = must(New(w.rdb, WithOutagePolicy(FailOpen()), WithHook(Hook{Event: func(e Event) {
+		switch e.Kind {
+		case OutageBegan:
+			w.began <- e
+		case OutageEnded:
+			w.ended <- e
+		}
+	}})))(t)
+	t.Cleanup(func() { _ = w.Close() })
+	return w
+}
+
+// usedUp returns a limiter that has no permits left for an hour.
+func (w *crowded) usedUp(t testing.TB, name string) *RateLimiter {
+	l := w.RateLimiter(name)
+	assert.NoError(t, l.SetRate(context.Background(), overall(1, time.Hour)))
+	assert.True(t, must(l.Allow(context.Background(), 1))(t).Granted)
+	return l
+}
+
+// hold makes n callers of others block on the client's own connections until the test ends.
+func (w *crowded) hold(t *testing.T, n int) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				_ = w.rdb.BLPop(ctx, 0, fmt.Sprint("queue", i)).Err()
+			}
+		})
+	}
+	admin := w.s.Client(t)
+	t.Cleanup(func() {
+		cancel()
+		_ = admin.Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal").Err()
+		wg.Wait()
+	})
+	soon(t, "all connections block", func() bool {
+		stats := w.rdb.PoolStats()
+		blocked := must(admin.ClientList(context.Background()).Result())(t)
+		return stats.IdleConns == 0 && int(stats.TotalConns) == n && countOf(blocked, "cmd=blpop") == n
+	})
+}
+
+func countOf(text, part string) (n int) {
+	for i := 0; i+len(part) <= len(text); i++ {
+		if text[i:i+len(part)] == part {
+			n++
+		}
+	}
+	return n
+}
+
+// TestFullPoolIsNoOutage lets others block all connections of the limiter's client, while Redis replies. No policy grants
+// anything, and the error says how large the pool is. When Redis then stands still, that is an outage all the same, and it
+// ends when Redis goes on, although the pool is as full as before.
+func TestFullPoolIsNoOutage(t *testing.T) {
+	for _, patience := range []time.Duration{0, 300 * time.Millisecond} {
+		t.Run(fmt.Sprint("PoolTimeout ", patience), func(t *testing.T) {
+			t.Parallel()
+			const size = 6
+			w := newCrowded(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout, o.MaxRetries = size, patience, -1 })
+			l := w.usedUp(t, "busy")
+			w.hold(t, size)
+			check := func(granted bool, err error) {
+				assert.False(t, granted)
+				assert.ErrorIs(t, err, ErrOverloaded)
+				assert.NotErrorIs(t, err, ErrUnavailable)
+				assert.ErrorContains(t, err, fmt.Sprintf("all %d connections of the pool are in use", size))
+			}
+			var wg sync.WaitGroup
+			for i := range 12 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%4+1)*time.Second)
+					defer cancel()
+					switch i % 3 {
+					case 0:
+						r, err := l.Allow(ctx, 1)
+						check(r.Granted, err)
+					case 1:
+						ok, err := l.TryAcquire(ctx, 1, time.Minute)
+						check(ok, err)
+					case 2:
+						all, err := w.TryAcquireAll(ctx, time.Minute, Demand{l, 1}, Demand{w.RateLimiter("other"), 1})
+						check(all.Granted, err)
+					}
+				})
+			}
+			wg.Wait()
+			require.Empty(t, w.began)
+
+			w.s.Pause()
+			var open atomic.Bool
+			for range 3 {
+				wg.Go(func() {
+					for !open.Load() {
+						if r, err := l.Allow(context.Background(), 1); err == nil && r.Degraded {
+							open.Store(true)
+						}
+					}
+				})
+			}
+			ev := inTime(t, w.began)
+			require.ErrorContains(t, ev.Err, "no call has had a reply")
+			wg.Wait()
+			w.s.Resume()
+			var stop atomic.Bool
+			for range 3 {
+				wg.Go(func() {
+					for !stop.Load() {
+						_, _ = l.Allow(context.Background(), 1)
+						time.Sleep(time.Millisecond)
+					}
+				})
+			}
+			inTime(t, w.ended)
+			stop.Store(true)
+			wg.Wait()
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			defer cancel()
+			r, err := l.Allow(ctx, 1)
+			check(r.Granted, err)
+		})
+	}
+}
+
+// TestCrowdIsNoOutage has a crowd ask for what is not there, all at once. Redis replies as fast as it can, so nobody is granted
+// anything. How long each call takes is up to the machine.
+func TestCrowdIsNoOutage(t *testing.T) {
+	size := redistest.Cases(10_000, 50_000)
+	w := newCrowded(t)
+	limiters := make([]*RateLimiter, size)
+	var wg sync.WaitGroup
+	for part := range 64 {
+		wg.Go(func() {
+			for i := part; i < size; i += 64 {
+				limiters[i] = w.usedUp(t, fmt.Sprint("crowd ", i))
+			}
+		})
+	}
+	wg.Wait()
+	for name, ask := range map[string]func(i int) (bool, error){
+		"Allow": func(i int) (bool, error) {
+			r, err := limiters[i].Allow(context.Background(), 1)
+			return r.Granted, err
+		},
+		"TryAcquire": func(i int) (bool, error) { return limiters[i].TryAcquire(context.Background(), 1, 4*time.Second) },
+		"TryAcquireAll": func(i int) (bool, error) {
+			r, err := w.TryAcquireAll(context.Background(), 4*time.Second, Demand{limiters[i], 1}, Demand{limiters[(i+1)%size], 1})
+			return r.Granted, err
+		},
+	} {
+		var granted, wrong atomic.Int64
+		for i := range size {
+			wg.Go(func() {
+				switch ok, err := ask(i); {
+				case ok:
+					granted.Add(1)
+				case err != nil && !errors.Is(err, ErrOverloaded) && !errors.Is(err, ErrUnavailable):
+					wrong.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		require.Zero(t, granted.Load(), name)
+		require.Zero(t, wrong.Load(), name)
+		require.Empty(t, w.began, name)
+	}
+}
+
+// TestSlowDialIsNoOutage has connections that take long to be made, as where the resolver of names is slow: nothing is sent in
+// the meantime. A connection that nobody accepts is an outage.
+func TestSlowDialIsNoOutage(t *testing.T) {
+	var slow, refuse atomic.Bool
+	w := newCrowded(t, func(o *redis.Options) {
+		o.DialTimeout = 20 * time.Second
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if refuse.Load() {
+				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
+			}
+			if slow.Load() {
+				select {
+				case <-time.After(4 * time.Second):
+				case <-ctx.Done():
+					return nil, ctx.Err()
+				}
+			}
+			return new(net.Dialer).DialContext(ctx, network, addr)
+		}
+	})
+	l := w.usedUp(t, "far")
+	slow.Store(true)
+	killAll := func() {
+		require.NoError(t, w.s.Client(t).Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal").Err())
+	}
+	killAll()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			r, err := l.Allow(context.Background(), 1)
+			assert.False(t, r.Granted, "%v", err)
+		})
+	}
+	wg.Wait()
+	require.Empty(t, w.began)
+	refuse.Store(true)
+	killAll()
+	for len(w.began) == 0 {
+		_, _ = l.Allow(context.Background(), 1)
+	}
+}
+
+// TestStarvedProcessIsNoOutage has a processor that is busy with others, so that replies are read late, which is no silence of
+// Redis.
+func TestStarvedProcessIsNoOutage(t *testing.T) {
+	w := newCrowded(t)
+	l := w.usedUp(t, "starved")
+	var stop atomic.Bool
+	var busy sync.WaitGroup
+	for range 2000 * runtime.GOMAXPROCS(0) { // each is given the processor in turn, for up to 10 ms
+		busy.Go(func() {
+			for n := 0; !stop.Load(); n++ {
+				if n%1000 == 0 {
+					runtime.Gosched()
+				}
+			}
+		})
+	}
+	var wg sync.WaitGroup
+	for range 100 {
+		wg.Go(func() {
+			for range 5 {
+				r, err := l.Allow(context.Background(), 1)
+				assert.False(t, r.Granted, "%v", err)
+			}
+		})
+	}
+	wg.Wait()
+	stop.Store(true)
+	busy.Wait()
+	require.Empty(t, w.began)
+}
+
+// TestKilledServerWhileThePoolIsFull kills Redis while others hold all connections. That is an outage, and it ends when Redis
+// is back, although they hold them again at once.
+func TestKilledServerWhileThePoolIsFull(t *testing.T) {
+	w := newCrowded(t, func(o *redis.Options) { o.PoolSize, o.MaxRetries, o.DialerRetries = 1, -1, 1 })
+	l := w.usedUp(t, "held")
+	w.hold(t, 1)
+	var stop atomic.Bool
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer stop.Store(true)
+	for range 10 {
+		wg.Go(func() {
+			for ; !stop.Load(); time.Sleep(time.Millisecond) {
+				_, _ = l.Allow(context.Background(), 1)
+			}
+		})
+	}
+	w.s.Kill()
+	inTime(t, w.began)
+	w.s.Restart()
+	inTime(t, w.ended)
+}
+
+// TestUnsentIsOverloaded has calls that get no further than this process: the connection is being made, a vault is asked for
+// the password, or there is no descriptor left. No policy grants anything, and it is no outage.
+func TestUnsentIsOverloaded(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  func(o *redis.Options, slow *atomic.Bool)
+		says string // by which a caller learns it whose time is up
+	}{
+		"slow dials": {func(o *redis.Options, slow *atomic.Bool) {
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if slow.Load() {
+					time.Sleep(4 * time.Second)
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+		}, ""},
+		"slow credentials": {func(o *redis.Options, slow *atomic.Bool) {
+			o.CredentialsProvider = func() (string, string) {
+				if slow.Load() {
+					time.Sleep(4 * time.Second)
+				}
+				return "", ""
+			}
+		}, ""},
+		"no descriptor": {func(o *redis.Options, slow *atomic.Bool) {
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if slow.Load() {
+					return nil, &net.OpError{Op: "dial", Net: network, Err: syscall.EMFILE}
+				}
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+		}, "too many open files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var slow atomic.Bool
+			w := newCrowded(t, func(o *redis.Options) { o.DialTimeout, o.DialerRetries = 20*time.Second, 1; c.set(o, &slow) })
+			l := w.usedUp(t, "far")
+			slow.Store(true)
+			require.NoError(t, redis.NewClient(&redis.Options{Addr: w.rdb.Options().Addr}).Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal").Err())
+			var wg sync.WaitGroup
+			for i := range 12 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(i%3+1)*time.Second)
+					defer cancel()
+					r, err := l.Allow(ctx, 1)
+					assert.False(t, r.Granted, "%v", err)
+					if c.says != "" {
+						assert.ErrorIs(t, err, ErrOverloaded)
+						assert.NotErrorIs(t, err, ErrUnavailable)
+						assert.ErrorContains(t, err, c.says)
+					}
+				})
+			}
+			wg.Wait()
+			require.Empty(t, w.began)
+		})
+	}
 }

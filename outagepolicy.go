@@ -8,17 +8,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
-// An OutagePolicy decides requests for permits during an outage of Redis. An outage begins when a call has
-// failed in all its attempts, which takes a fifth of a second and the timeouts of the redis client. It also begins
-// when Redis is too slow: for one second and a half no call of the Client has got a reply within a second, and two
-// calls in a row have waited for that second. A request that is in flight at that instant is decided as well. The
-// outage ends when a probe, which is made once a second, shows that what failed works again: a write, if Redis refused
-// to write (out of memory, a read-only replica, too few replicas, a failed save), and a reply within half a second, if
-// Redis was too slow.
+// An OutagePolicy decides requests for permits during an outage of Redis. An outage begins in one of two ways:
 //
-// The policy decides nothing else. What Redis executed and replied to with an error, such as WRONGTYPE, NOPERM
-// or a limiter without a rate, is that error under every policy. An exhausted connection pool is ErrUnavailable
-// under every policy. Release, SetRate and the other methods do not work without Redis.
+//   - A call fails in all its attempts, which takes a fifth of a second and the timeouts of the redis client.
+//   - Redis is too slow: for one and a half seconds no call of the Client has got a reply within a second, two calls in
+//     a row have waited for that second, and Redis has not replied to what was sent, not even to a probe on a
+//     connection of its own.
+//
+// The policy also decides requests that are in flight when the outage begins. Once a second a probe checks whether
+// the outage is over. It ends when what failed works again. If Redis was too slow, that is a reply within half a
+// second. If Redis refused to write (out of memory, a read-only replica, too few replicas, a failed save), it is a
+// write.
+//
+// The policy decides nothing else. If Redis executed a call and replied with an error, such as WRONGTYPE, NOPERM or a
+// limiter without a rate, the caller gets that error under every policy. If this process cannot send a call, for
+// example because the connection pool is exhausted, the caller gets ErrOverloaded under every policy. Release,
+// SetRate and the other methods do not work without Redis.
 //
 // The zero value is [FailClosed].
 type OutagePolicy struct {
@@ -27,44 +32,45 @@ type OutagePolicy struct {
 	nodes int
 }
 
-// FailClosed returns the policy that grants nothing without Redis. Callers that do not wait get ErrUnavailable
-// at once; callers that wait go on waiting as [WithOutageLimit] says. Use it for limits that must hold, such as
-// those of an API that bans clients which exceed them.
+// FailClosed returns the policy that grants nothing without Redis. Callers that do not wait get ErrUnavailable at
+// once; callers that wait go on waiting as [WithOutageLimit] says. Use it for limits that must hold, such as those of
+// an API that bans clients that exceed them.
 func FailClosed() OutagePolicy { return OutagePolicy{} }
 
-// FailOpen returns the policy that grants everything at once without Redis. Use it for limits that only smooth
-// the load: during an outage there is no limit. Only a cool-down that this process knows of still holds
-// requests back.
+// FailOpen returns the policy that grants everything at once without Redis. During an outage there is no limit, so
+// use it for limits that only smooth the load. Only a cool-down that this process knows of still holds requests back.
 func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 
-// LocalQuota returns the policy that grants this process its share of the rate without Redis: floor(permits /
-// nodes) permits in any interval, counted in a log of its own. The argument nodes is the largest number of
-// processes that use the limiter. The rate is the last one that Redis reported to this process for the limiter,
-// and r until then.
+// LocalQuota returns the policy that grants this process its share of the rate without Redis. The share is
+// floor(permits / nodes) permits in any interval, counted in a log of its own. The argument nodes is the largest
+// number of processes that use the limiter. The rate is the last one that Redis reported to this process for the
+// limiter, and r until then.
 //
-// Callers that wait are served first come, first served, within their timeout and context; requests that do not
-// wait are rejected as long as others wait. A request for more than the share gets ErrUnavailable with the
-// numbers. If the rate has fewer permits than there are nodes the share is zero, and the policy acts as
-// FailClosed: one permit for each process would exceed the rate. In a [PerClient] limiter the permits belong to
-// this client alone, so nodes is 1. If [Rate].MinGap is set, the share is paced at nodes gaps per permit.
+// Callers that wait are served first come, first served, within their timeout and context; requests that do not wait
+// are rejected as long as others wait. A request for more than the share gets ErrUnavailable with the numbers. If the
+// rate has fewer permits than there are nodes, the share is zero and the policy acts as FailClosed, because one
+// permit for each process would exceed the rate. In a [PerClient] limiter the permits belong to this client alone, so
+// nodes is 1. If [Rate].MinGap is set, the share is paced at nodes gaps per permit.
 //
-// A process counts the shares of up to 65,536 limiters at a time, 128 of those whose keys hash alike. A limiter
-// beyond that gets ErrUnavailable until the grants of another one no longer count, however many names callers
-// make up.
+// A process counts the shares of up to 65,536 limiters at a time, and of up to 128 limiters whose keys hash alike. A
+// request for a limiter beyond that gets ErrUnavailable until the grants of another limiter no longer count. So
+// callers that make up names cannot exhaust the memory.
 //
-// LocalQuota is made so that the window holds. Permits that Redis granted to anybody just before the outage
-// still count, so the share begins one interval after the outage has become known; a limiter with a long
-// interval is closed for as long. When Redis is back, the process first charges to Redis what it granted in the
-// last interval, dated at the instants of the grants, and only then asks for more. If all processes lose Redis,
-// all have this policy, and nodes is right, no window holds more than the rate, with these exceptions:
+// LocalQuota is made so that the window holds. Permits that Redis granted to anybody just before the outage still
+// count, so the share begins one interval after the outage has become known; a limiter with a long interval is closed
+// for as long. When Redis is back, the process first charges to Redis what it granted in the last interval, dated at
+// the instants of the grants, and only then asks for more.
+//
+// No window holds more than the rate if all processes lose Redis, all have this policy, and nodes is right. The
+// exceptions are:
 //
 //   - A process that reaches Redis before others cannot know what the others have granted and not charged yet.
 //     They charge it when they next ask for permits after their next probe, at most 1.25 s later. Until then a
 //     window may hold the rate and their shares, which is less than twice the rate.
 //   - A process that loses Redis while others keep it, as in a network partition, adds its share to the rate.
 //     So do Redisson's clients, which know no shares.
-//   - A Redis that comes back without its data does not know its own grants. What this process granted is
-//     charged when the limiter has a rate again, as far as it still counts then.
+//   - A Redis that comes back without its data does not know its own grants. The process charges what it granted
+//     itself when the limiter has a rate again, as far as those grants still count then.
 func LocalQuota(r Rate, nodes int) OutagePolicy {
 	return OutagePolicy{kind: outage.LocalQuota, rate: r, nodes: nodes}
 }
@@ -80,8 +86,8 @@ func (p OutagePolicy) String() string {
 	return "closed"
 }
 
-// Validate returns ErrInvalidArgument if p is a local quota among less than one node or of a rate that is out
-// of range, and nil otherwise.
+// Validate returns ErrInvalidArgument if p is a local quota with fewer than one node or a rate that is out of range,
+// and nil otherwise.
 func (p OutagePolicy) Validate() error {
 	if p.kind != outage.LocalQuota {
 		return nil
@@ -113,8 +119,8 @@ func init() {
 	}
 }
 
-// OnOutage returns a handle of the same limiter whose requests follow p during an outage. The requests of l
-// keep their policy, and all requests stand in one line. If p is out of range, every call of the handle returns
+// OnOutage returns a handle of the same limiter whose requests follow p during an outage. The requests of l keep
+// their policy, and both wait in the same queue. If p is out of range, every call of the handle returns
 // ErrInvalidArgument. The default is the policy of the Client; see [WithOutagePolicy].
 func (l *RateLimiter) OnOutage(p OutagePolicy) *RateLimiter {
 	handle := *l

@@ -11,24 +11,26 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Rate is what a limiter allows, as Redis stores it: Permits permits in any window of length Interval. Rates
-// are comparable with ==. The type corresponds to Redisson's RateLimiterConfig.
+// A Rate is the limit that Redis stores for a limiter: Permits permits in any window of length Interval. Rates are
+// comparable with ==. The zero value is not a valid rate. The type corresponds to Redisson's RateLimiterConfig.
 type Rate struct {
 	// Type tells whether all clients share the permits or each client has its own.
 	Type RateType
 	// Permits is the number of permits that may be acquired within any Interval, from 1 to 2^32-1.
 	Permits int64
-	// Interval is the length of the window: a whole number of milliseconds, and at least one.
+	// Interval is the length of the window: a whole number of milliseconds, and at least one. Like Redisson, this
+	// package dates grants in whole milliseconds. By a finer clock a window of Interval may therefore hold more than
+	// Permits, but one that is a millisecond shorter does not. From 100 ms on this inaccuracy is less than one
+	// percent; an Interval of 1 ms guarantees nothing.
 	Interval time.Duration
-	// KeepAlive is how long the limiter lives after the last acquire, granted or rejected; then Redis deletes it together
-	// with its rate. As long as callers wait for permits of this limiter alone it is renewed. A [Client.AcquireAll] that
-	// waits behind others for another limiter does not renew it, so it should be longer than such callers wait. It is 0
-	// for a limiter that stays, or a whole number of milliseconds and at least Interval. Redisson before 3.38.0 ignores it.
+	// KeepAlive is how long the limiter lives after the last acquire, granted or rejected; then Redis deletes it
+	// together with its rate. Callers that wait for this limiter alone renew it. A [Client.AcquireAll] that waits
+	// behind others for another limiter does not, so KeepAlive should be longer than such callers wait. It is 0 for a
+	// limiter that stays, or a whole number of milliseconds and at least Interval. Redisson before 3.38.0 ignores it.
 	KeepAlive time.Duration
-	// MinGap is the least time between two permits, which keeps them from leaving in one burst: after a grant
-	// of n permits the next grant comes n gaps later at the soonest. It is 0 for no gap, or a whole number of
-	// milliseconds and at most Interval. The callers of this package obey it in all processes; Redisson does
-	// not know it and leaves it alone.
+	// MinGap is the minimum time between two permits, which prevents bursts: after a grant of n permits the next grant
+	// is at least n gaps later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. All
+	// processes that use this package obey it. Redisson ignores it, and leaves it in place.
 	MinGap time.Duration
 }
 
@@ -74,14 +76,20 @@ func (r Rate) validate() error {
 	return nil
 }
 
-// maxCarried is how often a call sets the rate that its handle carries: again if Redis loses it in the same moment.
-const maxCarried = 2
+// maxCarried is how often in a row one call sets the rate that its handle carries. It is more than once because Redis
+// may lose the rate again at that moment. A call that waited for longer than carriedFor in between had found the rate
+// in Redis.
+const (
+	maxCarried = 2
+	carriedFor = 100 * time.Millisecond
+)
 
-// WithRate returns a handle of the same limiter that carries its rate: a call that acquires permits and finds a limiter without
-// one, because it is new, was evicted, or Redis was flushed, sets r as [RateLimiter.TrySetRate] does and goes on. A limiter
-// that has a rate keeps it, whatever r is. The other calls of the handle, such as Release and Peek, return
-// ErrNotInitialized as ever. If r is out of range, every call of the handle returns ErrInvalidArgument. The default is to
-// carry none, because the rate may be Java's to set.
+// WithRate returns a handle of the same limiter that carries its rate. If a call that acquires permits finds the
+// limiter without a rate, it sets r as [RateLimiter.TrySetRate] does and goes on. That happens when the limiter is
+// new, when it was evicted, and when Redis was flushed. A limiter that has a rate keeps it, even if it differs from
+// r. The other calls of the handle, such as Release and Peek, still return ErrNotInitialized. If r is out of range,
+// every call of the handle returns ErrInvalidArgument. The default is to carry no rate, because Java may be the one
+// to set it.
 func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 	handle := *l
 	handle.rate = &r
@@ -91,7 +99,7 @@ func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 	return &handle
 }
 
-// acquireCarrying passes a request on, and sets the rate that l carries where it is missing.
+// acquireCarrying passes a request on, and sets the rate of l if the limiter has none.
 func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) (engine.Outcome, error) {
 	deadline := deadlineAfter(want.Timeout)
 	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
@@ -100,10 +108,15 @@ func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) 
 	})
 }
 
-// carry calls acquire, and again after it has set the rates that the limiters of the demands carry and lack.
+// carry calls acquire. If a limiter has no rate, it sets the rates that the limiters of the demands carry, and calls
+// acquire again.
 func carry[T any](ctx context.Context, demands []Demand, acquire func() (T, error)) (T, error) {
 	for sets := 0; ; sets++ {
+		begin := time.Now()
 		r, err := acquire()
+		if time.Since(begin) > carriedFor {
+			sets = 0
+		}
 		if sets == maxCarried || !errors.Is(err, ErrNotInitialized) {
 			return r, err
 		}
@@ -113,7 +126,8 @@ func carry[T any](ctx context.Context, demands []Demand, acquire func() (T, erro
 				continue
 			}
 			carried = true
-			if _, err := d.Limiter.TrySetRate(ctx, *d.Limiter.rate); err != nil {
+			// While Redis is unavailable the outage policy decides, when it is asked again.
+			if err := d.Limiter.setCarried(ctx); err != nil && (sets == maxCarried-1 || !errors.Is(err, ErrUnavailable)) {
 				return *new(T), err
 			}
 		}
@@ -121,4 +135,35 @@ func carry[T any](ctx context.Context, demands []Demand, acquire func() (T, erro
 			return r, err
 		}
 	}
+}
+
+// A carriedSet is a call that sets a carried rate. It has been done, or not, when over is closed.
+type carriedSet struct {
+	over chan struct{}
+	err  error
+}
+
+// setCarried sets the rate that l carries, unless another caller of the Client is doing so: then it waits for that one, and sets the
+// rate itself if that one did not, because its context has ended for example.
+func (l *RateLimiter) setCarried(ctx context.Context) error {
+	mine, sets := &carriedSet{over: make(chan struct{})}, &l.client.setting
+	for {
+		other, busy := sets.LoadOrStore(l.redis.Keys.Hash, mine)
+		if !busy {
+			break
+		}
+		set := other.(*carriedSet)
+		select {
+		case <-set.over:
+			if set.err == nil {
+				return nil
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	_, mine.err = l.TrySetRate(ctx, *l.rate)
+	sets.Delete(l.redis.Keys.Hash)
+	close(mine.over)
+	return mine.err
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// A RateLimiter is a handle of a limiter in Redis. Everybody who uses its name shares the limiter: other values
-// of this type, other processes, and Java programs through Redisson's RRateLimiter.
+// A RateLimiter is a handle of a limiter in Redis. All users of the same name share the limiter: other values of this
+// type, other processes, and Java programs that use Redisson's RRateLimiter.
 //
-// A RateLimiter allows Rate.Permits permits within any window of length Rate.Interval; it is a sliding log. A
-// request asks for 1 to Rate.Permits permits, which become free again one interval after they were acquired.
-// Callers of one Client that wait are served first come, first served; there is no particular order among the
-// callers of several Clients. The limiter counts what it grants and not what its callers do with it: 20 calls
-// granted at one instant may reach another server together with 20 that are granted an interval later.
+// A RateLimiter allows Rate.Permits permits within any window of length Rate.Interval (a sliding log). A request asks
+// for 1 to Rate.Permits permits, which become free again one interval after they were acquired. Callers of one Client
+// that wait are served first come, first served; the order among callers of several Clients is undefined. The limiter
+// counts its grants, and not what callers do with them: 20 calls granted at one instant may reach another server
+// together with 20 that are granted an interval later.
 //
 // The zero value is not usable; use [Client.RateLimiter] to make one. Methods are safe for concurrent use.
 type RateLimiter struct {
@@ -39,10 +39,9 @@ type RateOption func(*rateOptions)
 
 type rateOptions struct{ keepState bool }
 
-// KeepState returns a RateOption that keeps the permits in use: those acquired within the new interval count
-// against the new rate. If they exceed it, no permit is granted until enough of them have expired. The permits
-// of a limiter that gets another type are never kept. The default is to forget them and start with all permits
-// free.
+// KeepState returns a RateOption that keeps the permits in use. Those acquired within the new interval count against
+// the new rate. If they exceed it, no permit is granted until enough of them have expired. Permits are never kept
+// when the limiter gets another type. The default is to forget them and start with all permits free.
 func KeepState() RateOption {
 	return func(o *rateOptions) { o.keepState = true }
 }
@@ -50,11 +49,11 @@ func KeepState() RateOption {
 // Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
 func (l *RateLimiter) Name() string { return l.name }
 
-// TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is
-// left unchanged. Callers of this Client that wait for the limiter ask again at once.
+// TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is left
+// unchanged. Callers of this Client that wait for the limiter ask again at once.
 //
-// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, ErrUnavailable, or an
-// error from Redis.
+// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, ErrUnavailable,
+// ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
@@ -66,25 +65,29 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	return set, err
 }
 
-// SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given it forgets the
-// permits in use: those of an [Overall] limiter, and of a [PerClient] limiter those of this client. If it lowers the
-// rate of a PerClient limiter, or sets it with KeepState where there was none, it makes the permits of the other
-// clients fit: those that are left go first, and then those of the oldest grants. It looks for their keys as
-// [RateLimiter.Clients] does, which takes some seconds for a million keys; if Redis does not allow SCAN, the other
-// clients of this package adapt as they go on acquiring, and Redisson's may take what was left to them. A rate that is
-// not lower adapts in the same way, without a look. With a KeepAlive of 0 a TTL that the limiter has stays; see
-// [RateLimiter.ClearExpire]. Callers of this Client that wait for the limiter ask again at once.
+// SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given, it forgets the permits in
+// use: all of an [Overall] limiter, and those of this client of a [PerClient] limiter. A TTL of the limiter stays if
+// r.KeepAlive is 0; see [RateLimiter.ClearExpire]. Callers of this Client that wait for the limiter ask again at
+// once.
 //
-// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error of
-// ctx, the rate may or may not have been set, and if it was lowered, the permits of other clients may not fit it yet;
+// The other clients of a PerClient limiter have to fit the new rate, too. SetRate sees to that itself if it lowers
+// the rate, or sets it with KeepState where there was none. It first takes the permits that a client has left, and
+// then those of its oldest grants. It looks for the clients' keys as [RateLimiter.Clients] does, which takes some
+// seconds for a million keys, and ignores keys that hold anything but the permits of a client. If Redis does not
+// allow SCAN, the other clients of this package adapt when they next acquire, but Redisson's may use up what was left
+// to them. A rate that is not lower needs no such search: clients adapt when they next acquire.
+//
+// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error
+// of ctx, the rate may or may not have been set. If it was lowered, the permits of other clients may not fit it yet;
 // [RateLimiter.Heal] makes those of one client fit.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
 	return err
 }
 
-// UpdateRate is like [RateLimiter.SetRate] but changes only a limiter that has a rate, and reports whether it
-// did. It returns the same errors, such as ErrUnavailable. It corresponds to updateRate in Redisson 4.4.0 and later.
+// UpdateRate is like [RateLimiter.SetRate] but only changes a limiter that has a rate, and reports whether it did. It
+// returns the same errors, such as ErrUnavailable and ErrOverloaded. It corresponds to updateRate in Redisson 4.4.0
+// and later.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
 	return l.setRate(ctx, r, true, opts)
 }
@@ -95,6 +98,9 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	}
 	var o rateOptions
 	for _, opt := range opts {
+		if opt == nil {
+			return false, invalid("the rate of %q was set with a RateOption that is nil", l.name)
+		}
 		opt(&o)
 	}
 	set, err := l.redis.SetRate(ctx, r.permit(), mustExist, o.keepState)
@@ -104,9 +110,9 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	return set, err
 }
 
-// Rate returns the limiter's rate. If the limiter has none, Rate returns ErrNotInitialized, whereas Redisson's
-// getConfig returns a rate of 0 since 3.18.0. Other errors are ErrMalformed, ctx.Err(), ErrClosed,
-// ErrUnavailable, and those from Redis.
+// Rate returns the limiter's rate. It returns ErrNotInitialized if the limiter has none, whereas Redisson's getConfig
+// returns a rate of 0 since 3.18.0. Other errors are ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable,
+// ErrOverloaded, and those from Redis.
 func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	if err := l.ready(ctx); err != nil {
 		return Rate{}, err
@@ -116,11 +122,11 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 }
 
 // AvailablePermits returns how many permits a call could acquire now, from 0 to the rate. It changes nothing in
-// Redis, whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can
+// Redis. Redisson's availablePermits, in contrast, reclaims expired permits, removes the TTL of the permits, and can
 // return more than the rate.
 //
-// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable, or an
-// error from Redis.
+// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable,
+// ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	if err := l.ready(ctx); err != nil {
 		return 0, err
@@ -128,14 +134,14 @@ func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	return l.redis.Available(ctx)
 }
 
-// Release gives permits back before their interval is over, by shrinking or removing the newest grants. It
-// never gives back more permits than are in use. Redisson's release, since 3.52.0, leaves the grants in place,
-// so that the same permits become free a second time when the grants expire. Callers of this Client that wait
-// for the limiter ask again at once.
+// Release gives permits back before their interval is over, by shrinking or removing the newest grants. It never
+// gives back more permits than are in use. Redisson's release, since 3.52.0, leaves the grants in place, so the same
+// permits become free again when the grants expire. Callers of this Client that wait for the limiter ask again at
+// once.
 //
 // Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict,
-// ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis. After ErrConflict, ErrUnavailable or an error from Redis
-// all, some or none of the permits may have been given back.
+// ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis. After ErrConflict, ErrUnavailable or
+// an error from Redis, all, some or none of the permits may have been given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
@@ -147,8 +153,8 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Exists reports whether the limiter has a rate. It returns ctx.Err(), ErrClosed, ErrUnavailable, or an error
-// from Redis.
+// Exists reports whether the limiter exists in Redis, as it does once it has a rate; it does not check the rate. It
+// returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err
@@ -156,13 +162,12 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 	return l.redis.Exists(ctx)
 }
 
-// Delete removes the limiter with its permits in use, of a [PerClient] limiter those of this client, and
-// reports whether there was anything to remove. A cool-down ends with it for the callers of all processes; if
-// the limiter is set again, the other clients of a PerClient limiter find their permits as
-// [RateLimiter.LiftCoolDown] leaves them. Callers of this Client that wait for the limiter ask again at once
-// and get ErrNotInitialized.
+// Delete removes the limiter and its permits in use, in a [PerClient] limiter those of this client. It reports
+// whether there was anything to remove. A cool-down ends with it for the callers of all processes. If the limiter is
+// set again, the other clients of a PerClient limiter find their permits as [RateLimiter.LiftCoolDown] leaves them.
+// Callers of this Client that wait for the limiter ask again at once and get ErrNotInitialized.
 //
-// Delete returns ctx.Err(), ErrClosed, ErrUnavailable, or an error from Redis.
+// Delete returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
 	if err := l.ready(ctx); err != nil {
 		return false, err

@@ -4,11 +4,11 @@ package ratelimiter
 
 import "github.com/goredisson/ratelimiter/internal/permit"
 
-// A RateType tells whose permits a rate counts. It corresponds to Redisson's RateType.
+// A RateType says which clients share a rate. It corresponds to Redisson's RateType. The zero value is Overall.
 type RateType int
 
 const (
-	// Overall is one rate for all clients in all processes together.
+	// Overall is one rate that all clients in all processes share.
 	Overall RateType = iota
 	// PerClient is a rate that each client has for itself; see [WithClientID].
 	PerClient

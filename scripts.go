@@ -12,7 +12,7 @@ import (
 //go:embed scripts/*.lua scripts/shared/*.lua
 var scriptFiles embed.FS
 
-// script returns the script scripts/NAME.lua, which takes that many keys and arguments.
+// script returns the script scripts/NAME.lua with the given number of keys and arguments.
 func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
 	return redisson.NewScript(dispatch.Load(scriptFiles, name, keys, args), r)
 }
@@ -29,12 +29,15 @@ var scripts = redisson.Scripts{
 	Release:       script("release", 3, 4, redisson.ResendUnsent).Alone(),
 	Reserve:       script("reserve", 4, 9, redisson.ResendAsReplay).WithCost(30),
 	TrySetRate:    script("try_set_rate", 1, 5, redisson.ResendUnsent).Alone(),
-	SetRate:       script("set_rate", 5, 7, redisson.ResendUnsent).Alone(),
-	Heal:          script("heal", 3, 10, redisson.ResendAlways).OptionalArgs(6).Alone(),
+	SetRate:       script("set_rate", 6, 7, redisson.ResendUnsent).Alone(),
+	Heal:          script("heal", 3, 7, redisson.ResendAlways).OptionalArgs(3).Alone(),
 	Expire:        script("expire", 5, 3, redisson.ResendUnsent).Alone(),
 	ClearExpire:   script("clear_expire", 5, 0, redisson.ResendUnsent).Alone(),
+	Exists:        script("exists", 1, 0, redisson.ResendAlways).Alone(),
+	Rate:          script("rate", 1, 0, redisson.ResendAlways).Alone(),
+	TTL:           script("ttl", 1, 0, redisson.ResendAlways).Alone(),
 	ExpireTime:    script("expire_time", 1, 0, redisson.ResendAlways).Alone(),
-	Delete:        script("delete", 7, 0, redisson.ResendUnsent).Alone(),
+	Delete:        script("delete", 9, 0, redisson.ResendUnsent).Alone(),
 	CoolDown:      script("cool_down", 3, 6, redisson.ResendAlways).Alone(),
 	CoolDownUntil: script("cool_down_until", 1, 1, redisson.ResendAlways).Alone(),
 	LiftCoolDown:  script("lift_cool_down", 3, 2, redisson.ResendAlways).Alone(),

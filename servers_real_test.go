@@ -4,10 +4,12 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,6 +18,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/rights"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -378,36 +381,11 @@ func tooManyClients(t *testing.T) {
 	require.NoError(t, accounts(one, p.l, 10, 3))
 }
 
-// documentedACL returns the rules of docs/design/protocol.md: those of a limiter, of a connection of go-redis, of one to a
-// cluster, and of package limit.
-func documentedACL(t *testing.T) (limiter, connection, cluster, algorithms []string) {
-	t.Helper()
-	doc := must(os.ReadFile("docs/design/protocol.md"))(t)
-	_, section, ok := strings.Cut(string(doc), "## What a limiter needs of an ACL")
-	require.True(t, ok)
-	var lists [][]string
-	indented := false
-	for line := range strings.Lines(section) {
-		was := indented
-		if indented = strings.HasPrefix(line, "    +"); indented && !was {
-			lists = append(lists, nil)
-		}
-		if indented {
-			lists[len(lists)-1] = append(lists[len(lists)-1], strings.Fields(line)...)
-		}
-	}
-	require.Len(t, lists, 4)
-	return lists[0], lists[1], lists[2], lists[3]
-}
-
 // setUser makes the user limiter, who may do what the rules say and nothing else.
-func setUser(t *testing.T, admin *redis.Client, keys []string, rules ...[]string) {
+func setUser(t *testing.T, admin *redis.Client, rules ...[]string) {
 	t.Helper()
 	redistest.Since(t, 7, 2, "an ACL with CLIENT SETINFO")
 	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
-	for _, k := range keys {
-		args = append(args, "~"+k)
-	}
 	for _, list := range rules {
 		for _, r := range list {
 			args = append(args, r)
@@ -493,69 +471,35 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	}
 }
 
-// TestLeastPrivilege checks that the ACL of docs/design/protocol.md suffices: a user who may do exactly that runs every
-// operation, without being rejected anything. And each of its commands is one that the scripts or go-redis send.
-func TestLeastPrivilege(t *testing.T) {
+// TestLeastPrivilegeOnACluster has a user who may do exactly what package rights says run every operation on a cluster, without
+// being rejected anything, with names that have braces or none.
+func TestLeastPrivilegeOnACluster(t *testing.T) {
 	redistest.NeedReal(t)
-	limiter, connection, cluster, _ := documentedACL(t)
-	keys := []string{"small", "{small}:*", "small2", "{small2}:*", "a{b}", "a{b}:*", "{b}2", "{b}2:*"}
-	every := func(t *testing.T, rdb, admin redis.UniversalClient) {
-		t.Helper()
-		ctx := context.Background()
-		c := newClient(t, rdb)
-		defer c.Close()
-		for _, typ := range []RateType{Overall, PerClient} {
-			everyOperation(t, ctx, c.RateLimiter("small"), typ)
-			everyOperation(t, ctx, c.RateLimiter("a{b}"), typ)
-			everyScript(t, ctx, c, admin, [2]string{"small", "small2"}, typ)
-			everyScript(t, ctx, c, admin, [2]string{"a{b}", "{b}2"}, typ)
-		}
-		_, err := c.RateLimiter("other").Allow(ctx, 1)
-		require.ErrorContains(t, err, "NOPERM")
+	rules := rights.Rules(append(rights.Of(rights.Administer, "small", "c", permit.Overall), rights.Connection(0, true)...))
+	s := redistest.StartCluster(t)
+	o := &redis.ClusterOptions{Username: "limiter", Password: "secret"}
+	for _, node := range s.Nodes() {
+		setUser(t, node.Client(t), slices.Concat(rights.Patterns("small"), rights.Patterns("small2"), rights.Patterns("a{b}"), rights.Patterns("{b}2")), rules)
+		o.Addrs = append(o.Addrs, node.Addr())
 	}
-	t.Run("a server", func(t *testing.T) {
-		s := redistest.Start(t)
-		admin := s.Client(t)
-		setUser(t, admin, keys, limiter, connection, []string{"+scan"})
-		// As a program makes it, and not as tests do, which leave out what go-redis says of itself.
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
-		defer rdb.Close()
-		every(t, rdb, admin)
-		require.Equal(t, []string{"other"}, rejectedByACL(t, admin))
-	})
-	t.Run("without SCAN", func(t *testing.T) {
-		s := redistest.Start(t)
-		admin := s.Client(t)
-		setUser(t, admin, keys, limiter, connection)
-		rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), Username: "limiter", Password: "secret"})
-		defer rdb.Close()
-		every(t, rdb, admin)
-		require.Subset(t, []string{"other", "scan"}, rejectedByACL(t, admin))
-	})
-	t.Run("a cluster", func(t *testing.T) {
-		s := redistest.StartCluster(t)
-		o := &redis.ClusterOptions{Username: "limiter", Password: "secret"}
-		for _, node := range s.Nodes() {
-			setUser(t, node.Client(t), keys, limiter, connection, cluster, []string{"+scan"})
-			o.Addrs = append(o.Addrs, node.Addr())
-		}
-		rdb := redis.NewClusterClient(o)
-		defer rdb.Close()
-		every(t, rdb, s.Client(t))
-		var rejected []string
-		for _, node := range s.Nodes() {
-			rejected = append(rejected, rejectedByACL(t, node.Client(t))...)
-		}
-		require.Equal(t, []string{"other"}, rejected)
-	})
-	for _, cmd := range limiter { // each of them is needed
-		name := strings.TrimPrefix(cmd, "+")
-		used := name == "eval" || name == "evalsha" || name == "exists" || name == "pttl" || name == "hmget"
-		for _, script := range allScripts() {
-			used = used || strings.Contains(script.Src, "'"+strings.ToUpper(name)+"'")
-		}
-		require.True(t, used, cmd)
+	rdb, ctx := redis.NewClusterClient(o), context.Background()
+	defer rdb.Close()
+	c := newClient(t, rdb)
+	defer c.Close()
+	for _, typ := range []RateType{Overall, PerClient} {
+		everyOperation(t, ctx, c.RateLimiter("small"), typ)
+		everyOperation(t, ctx, c.RateLimiter("a{b}"), typ)
+		everyScript(t, ctx, c, s.Client(t), [2]string{"small", "small2"}, typ)
+		everyScript(t, ctx, c, s.Client(t), [2]string{"a{b}", "{b}2"}, typ)
 	}
+	_, err := c.RateLimiter("other").Allow(ctx, 1)
+	require.ErrorIs(t, err, ErrDenied)
+	require.ErrorContains(t, err, `["other" "{other}:value" "{other}:permits"]`)
+	var rejected []string
+	for _, node := range s.Nodes() {
+		rejected = append(rejected, rejectedByACL(t, node.Client(t))...)
+	}
+	require.Equal(t, []string{"other"}, rejected)
 }
 
 // TestServersThatKnowLittle runs every operation on a server that rejects HELLO and CLIENT, as proxies and older servers do,
@@ -582,5 +526,203 @@ func TestServersThatKnowLittle(t *testing.T) {
 			}
 			require.Greater(t, calls.Load(), int64(20))
 		})
+	}
+}
+
+// A holder does what a role is for, as a user of an ACL, and collects the errors. Its limiter is brought into states by admin.
+type holder struct {
+	t     *testing.T
+	ctx   context.Context
+	c     *Client
+	admin *redis.Client
+	typ   RateType
+	l     *RateLimiter
+	errs  []error
+}
+
+// did records the error of a call; others see to what it returns.
+func did[T any](h *holder) func(T, error) T {
+	return func(v T, err error) T {
+		h.errs = append(h.errs, err)
+		return v
+	}
+}
+
+func (h *holder) do(args ...any) {
+	h.t.Helper()
+	require.NoError(h.t, h.admin.Do(h.ctx, args...).Err(), "%v", args)
+}
+
+func (h *holder) key(i int) string { return h.l.redis.Keys.Of(permit.Type(h.typ))[i] }
+
+// members puts members into the set, some that have expired and some that lie ahead of the clock.
+func (h *holder) members(n int) {
+	var list []redis.Z
+	now := float64(time.Now().UnixMilli())
+	for i := range n {
+		list = append(list, redis.Z{Score: now + float64(i-n/2)*10_000, Member: grant(1)})
+	}
+	require.NoError(h.t, h.admin.ZAdd(h.ctx, h.key(2), list...).Err())
+}
+
+// acquire does all that a service does with limiters, down to what only some states need.
+func (h *holder) acquire() {
+	l, ctx := h.l, h.ctx
+	rate := Rate{Type: h.typ, Permits: 1000, Interval: time.Hour, MinGap: time.Millisecond, KeepAlive: 2 * time.Hour}
+	did[bool](h)(l.TrySetRate(ctx, rate))
+	did[Rate](h)(l.Rate(ctx))
+	did[bool](h)(l.Exists(ctx))
+	did[time.Duration](h)(l.TTL(ctx))
+	did[time.Time](h)(l.ExpireTime(ctx))
+	h.errs = append(h.errs, h.c.Ping(ctx))
+	did[Result](h)(l.Allow(ctx, 1))
+	did[Result](h)(l.Peek(ctx, 1))
+	did[AllResult](h)(h.c.TryAcquireAll(ctx, 0, Demand{l, 1}, Demand{h.c.RateLimiter("{" + l.Name() + "}2"), 1}))
+	did[int64](h)(l.AvailablePermits(ctx))
+	for i := range 100 { // a hash that others write to is read field by field
+		if h.admin.HLen(ctx, l.Name()).Val() > 0 {
+			h.do("HSET", l.Name(), fmt.Sprint("field ", i), i)
+		}
+		if i == 0 || i == 99 {
+			did[State](h)(l.Inspect(ctx))
+		}
+	}
+	h.do("HDEL", l.Name(), "minGap")
+	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Millisecond)))
+	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Minute), Reopen(time.Minute)))
+	did[time.Time](h)(l.CoolDownUntil(ctx))
+	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Millisecond)))
+	time.Sleep(2 * time.Millisecond)
+	did[Result](h)(l.Allow(ctx, 999))
+	did[Result](h)(l.Allow(ctx, 1000))
+	h.acquireMore()
+}
+
+// acquireMore goes on with large sets, a lost value and no TTL, and with callers that wait and leave.
+func (h *holder) acquireMore() {
+	l, ctx := h.l, h.ctx
+	h.members(2200)
+	h.do("SET", h.key(1), "lost")
+	did[int64](h)(l.AvailablePermits(ctx))
+	did[Result](h)(l.Allow(ctx, 1000))
+	h.errs = append(h.errs, l.redis.Heal(ctx, permit.Type(h.typ), permit.Checked))
+	h.do("PERSIST", l.Name())
+	h.do("HSET", l.Name(), "keepAliveTime", 0)
+	h.do("PEXPIRE", l.Name(), 3_600_000)
+	did[Result](h)(l.Allow(ctx, 1))
+	h.do("PERSIST", l.Name())
+	did[Result](h)(l.Allow(ctx, 1))
+	h.do("ZREMRANGEBYRANK", h.key(2), 0, -1)
+	h.do("SET", h.key(1), 999)
+	h.do("HDEL", l.Name(), "coolDown", "reopenUntil")
+	h.do("ZADD", h.key(2), time.Now().Add(-2*time.Hour).UnixMilli(), grant(1)) // expired
+
+	// A waiter that leaves, places and reservations, and a grant that is settled.
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	did[Result](h)(l.Allow(ctx, 950))
+	stands := permit.Reservation{Type: permit.Type(h.typ), ID: h.c.redis.NewID(), Want: 3, Ahead: true, Stand: true, Since: -1}
+	did[permit.Reserved](h)(l.redis.Reserve(ctx, stands))
+	stands.Want, stands.Stand = 0, false
+	did[permit.Reserved](h)(l.redis.Reserve(ctx, stands))
+	if err := l.Acquire(short, 100); !errors.Is(err, context.DeadlineExceeded) {
+		h.errs = append(h.errs, err)
+	}
+	v := permit.Reservation{Type: permit.Type(h.typ), ID: h.c.redis.NewID(), Want: 3}
+	a := did[permit.Reserved](h)(l.redis.Reserve(ctx, v))
+	v.Held, v.Want, v.Ahead = a.Held, 100, true
+	a = did[permit.Reserved](h)(l.redis.Reserve(ctx, v))
+	v.Held, v.Want = a.Held, 0
+	did[permit.Reserved](h)(l.redis.Reserve(ctx, v))
+	h.errs = append(h.errs, l.redis.Refund(ctx, permit.Type(h.typ), permit.Grant{ID: h.c.redis.NewID().Run(0), Permits: 2, Keep: 1}))
+}
+
+// administer changes the limiter in every way.
+func (h *holder) administer() {
+	l, ctx := h.l, h.ctx
+	rate := Rate{Type: h.typ, Permits: 1000, Interval: time.Hour}
+	h.errs = append(h.errs, l.SetRate(ctx, rate))
+	did[Result](h)(l.Allow(ctx, 5))
+	h.errs = append(h.errs, l.Release(ctx, 2), l.Heal(ctx))
+	h.members(300)
+	rate.Permits = 10
+	did[bool](h)(l.UpdateRate(ctx, rate, KeepState()))
+	did[bool](h)(l.Expire(ctx, time.Hour))
+	did[bool](h)(l.ClearExpire(ctx))
+	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Hour)))
+	did[bool](h)(l.LiftCoolDown(ctx))
+	for _, err := range l.Clients(ctx) {
+		h.errs = append(h.errs, err)
+	}
+	did[bool](h)(l.Delete(ctx))
+}
+
+// asUser makes the user limiter, who has the given rules and nothing else, does what the roles up to the given one are for, and returns
+// what the server has rejected, and the errors.
+func asUser(t *testing.T, admin *redis.Client, role rights.Role, name string, db int, rules []string) ([]string, error) {
+	ctx := t.Context()
+	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret"}
+	for _, r := range rules {
+		args = append(args, r)
+	}
+	require.NoError(t, admin.Do(ctx, args...).Err())
+	require.NoError(t, admin.Do(ctx, "ACL", "LOG", "RESET").Err())
+	require.NoError(t, admin.ScriptFlush(ctx).Err())
+	rdb := redis.NewClient(&redis.Options{Addr: admin.Options().Addr, Username: "limiter", Password: "secret", DB: db, MaxRetries: -1,
+		DisableIdentity: true})
+	defer rdb.Close()
+	// One client keeps the permits of its clients forever.
+	h := &holder{t: t, ctx: ctx, admin: admin}
+	for i, typ := range []RateType{Overall, PerClient, PerClient} {
+		var opts []Option
+		if i == 2 {
+			opts = append(opts, WithClientKeyTTL(0))
+		}
+		require.NoError(t, admin.Del(ctx, append(admin.Keys(ctx, "*").Val(), "none")...).Err())
+		full := newClient(t, admin)
+		require.NoError(t, full.RateLimiter("{"+name+"}2").SetRate(ctx, Rate{Permits: 1000, Interval: time.Hour, Type: typ}))
+		require.NoError(t, full.Close())
+		h.c, h.typ = newClient(t, rdb, opts...), typ
+		h.l = h.c.RateLimiter(name)
+		h.acquire()
+		if role == rights.Administer {
+			h.administer()
+		}
+		require.NoError(t, h.c.Close())
+	}
+	return rejectedByACL(t, admin), errors.Join(h.errs...)
+}
+
+// TestRights makes users who may do exactly what package rights says that a role needs, in a database other than the first. Each does all that
+// its role is for, and is rejected nothing; a user who lacks any one of the rules gets ErrDenied, which names what is denied.
+func TestRights(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Since(t, 6, 0, "ACL")
+	s := redistest.Start(t, "--save", "")
+	admin := s.Client(t, func(o *redis.Options) { o.DB = 3 })
+	const name = "orders"
+	keys := []string{"~orders", "~{orders}:value", "~{orders}:permits", "~{orders}:ahead", "~{orders}:value:*", "~{orders}:permits:*", "~{orders}:ahead:*",
+		"~{orders}2", "~{orders}2:*"}
+	var ofAcquire []string
+	for _, role := range []rights.Role{rights.Acquire, rights.Administer} {
+		if role == rights.Administer {
+			keys = append(keys, "~{orders}:parked", "~{orders}:parked:*")
+		}
+		rules := slices.Concat(keys, rights.Rules(slices.Concat(rights.Of(role, name, "c", permit.Overall), rights.Connection(3, false))))
+		rejected, err := asUser(t, admin, role, name, 3, rules)
+		require.NoError(t, err, role)
+		require.Empty(t, rejected, role)
+		for i, rule := range rules {
+			if role == rights.Administer && slices.Contains(ofAcquire, rule) {
+				continue // the other role needs it, too
+			}
+			rejected, err := asUser(t, admin, role, name, 3, slices.Delete(slices.Clone(rules), i, i+1))
+			require.ErrorIs(t, err, ErrDenied, "%v without %s", role, rule)
+			require.NotEmpty(t, rejected, "%v without %s", role, rule)
+			if key, ok := strings.CutPrefix(rule, "~"); ok {
+				require.ErrorContains(t, err, strings.TrimSuffix(key, "*"), "%v without %s", role, rule)
+			}
+		}
+		ofAcquire = rules
 	}
 }

@@ -295,8 +295,8 @@ func TestHundredThousandCancels(t *testing.T) {
 					got[which].Add(permits)
 				case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 					cancelled.Add(1)
-				case err == nil, errors.Is(err, ErrPermitsExceedRate), errors.Is(err, ErrUnavailable):
-					rejected.Add(1) // unavailable because no reply came within its few milliseconds
+				case err == nil, errors.Is(err, ErrPermitsExceedRate), errors.Is(err, ErrUnavailable), errors.Is(err, ErrOverloaded):
+					rejected.Add(1) // no reply came within its few milliseconds
 				default:
 					t.Error(err)
 				}

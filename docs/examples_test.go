@@ -3,10 +3,13 @@
 package docs
 
 import (
+	"fmt"
 	"go/ast"
 	"go/doc"
 	"go/parser"
 	"go/token"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,6 +17,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 )
 
 // TestEveryTypeHasAnExample finds no exported type that no example is named after or mentions. A constructor, an option or a
@@ -23,7 +27,7 @@ func TestEveryTypeHasAnExample(t *testing.T) {
 	mentions := map[string][]string{} // by type, the names that mention it
 	for _, dir := range []string{
 		".", "limit", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
-		"otelratelimiter", "prometheusratelimiter", "ratelimiterpage", "wire", "grpclimit",
+		"otelratelimiter", "prometheusratelimiter", "ratelimiterpage", "wire", "grpclimit", "ratelimitertest",
 	} {
 		p, examples := documentation(t, dir)
 		assert.NotEmpty(t, examples, "%s has no example", dir)
@@ -71,4 +75,23 @@ func documentation(t *testing.T, dir string) (*doc.Package, []*doc.Example) {
 	}
 	p := redistest.Must(doc.NewFromFiles(fset, sources, dir))(t)
 	return p, doc.Examples(tests...)
+}
+
+// TestTestRecipes runs the tests that testing-your-code.md shows, in one package, each twice.
+func TestTestRecipes(t *testing.T) {
+	text := string(redistest.Must(os.ReadFile("docs/testing-your-code.md"))(t))
+	dir := redistest.Must(os.MkdirTemp(".", "_docs"))(t)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	recipes := 0
+	for _, m := range goBlock.FindAllStringSubmatch(text, -1) {
+		if strings.Contains(m[1], "\nfunc Test") {
+			recipes++
+			name := fmt.Sprintf("recipe%d_test.go", recipes)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(m[1]), 0o600))
+		}
+	}
+	require.Equal(t, 3, recipes)
+	out, err := exec.Command("go", "test", "-v", "-count=2", "./"+dir).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, 2*recipes, strings.Count(string(out), "--- PASS"), "%s", out)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,120 +15,116 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var tableRow = regexp.MustCompile(`(?m)^\|(.*)\|$`)
-
-func cells(row string) (list []string) {
-	for cell := range strings.SplitSeq(strings.Trim(row, "|"), "|") {
-		list = append(list, strings.TrimSpace(cell))
-	}
-	return list
-}
-
-// medians returns the medians of the tables of a run of the benchmarks by row, figure and contestant.
-func medians(t *testing.T) map[[3]string]string {
-	text := redistest.Must(os.ReadFile("docs/benchmarks-run.md"))(t)
-	all, median := map[[3]string]string{}, regexp.MustCompile(`\*\*(.*?)\*\*`)
-	for section := range strings.SplitSeq(string(text), "\n## ") {
-		title, body, _ := strings.Cut(section, "\n")
-		var head []string
-		for _, row := range tableRow.FindAllString(body, -1) {
-			list := cells(row)
-			if list[0] == "" {
-				head = list
-			}
-			for i := 1; i < len(list) && len(head) == len(list); i++ {
-				if m := median.FindStringSubmatch(list[i]); m != nil {
-					all[[3]string{title, head[i], strings.Trim(list[0], "*")}] = m[1]
-				}
-			}
+// medians returns the medians of docs/benchmarks-run.txt, a run of the benchmarks, by row, contestant and unit.
+func medians(t *testing.T) map[string]float64 {
+	values, all := map[string][]float64{}, map[string]float64{}
+	text := string(redistest.Must(os.ReadFile("docs/benchmarks-run.txt"))(t))
+	for _, m := range regexp.MustCompile(`(?m)^BenchmarkRow/row=(\S+)/by=(\S+?)(?:-\d+)? \d+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		words := strings.Fields(m[3])
+		for i := 0; i < len(words); i += 2 {
+			key := m[1] + " " + m[2] + " " + words[i+1]
+			values[key] = append(values[key], redistest.Must(strconv.ParseFloat(words[i], 64))(t))
 		}
 	}
+	for key, list := range values {
+		slices.Sort(list)
+		all[key] = (list[(len(list)-1)/2] + list[len(list)/2]) / 2
+	}
+	require.Greater(t, len(all), 300)
 	return all
 }
 
-// TestFigures checks the figures of docs/benchmarks.md against the run that docs/benchmarks-run.md has, and those of the READMEs
-// against docs/benchmarks.md.
+// TestFigures checks what docs/benchmarks.md has of benchstat against the run.
 func TestFigures(t *testing.T) {
-	run, all, checked := medians(t), pages(t), map[string]bool{}
-	var head []string
-	for _, row := range tableRow.FindAllString(all["docs/benchmarks.md"], -1) {
-		list := cells(row)
-		if list[0] == "row" {
-			head = list
-			continue
-		}
-		for i := 2; i < len(list) && !strings.HasPrefix(list[0], "--"); i++ {
-			who := head[i]
-			if who == "the faster one" {
-				who = list[i+1]
-			}
-			if who == "" || list[i] == "" {
+	run, checked := medians(t), 0
+	prefix := map[string]float64{"": 1, "n": 1e-9, "µ": 1e-6, "m": 1e-3, "k": 1e3}
+	figure := regexp.MustCompile(`([\d.]+)([nµmk]?) ±`)
+	for block := range strings.SplitSeq(pages(t)["docs/benchmarks.md"], "\n\n") {
+		var head [][]string // contestants, then units
+		for line := range strings.Lines(block) {
+			if names := strings.Split(line, "│"); len(names) > 2 {
+				head = append(head, names[1:len(names)-1])
 				continue
 			}
-			require.Equal(t, run[[3]string{list[0], list[1], who}], list[i], "docs/benchmarks.md: %s, %s, %s", list[0], list[1], who)
-			checked[list[i]] = true
+			found := figure.FindAllStringSubmatch(line, -1)
+			if len(found) == 0 {
+				continue
+			}
+			require.Len(t, found, len(head[0]), line)
+			for i, m := range found {
+				by, unit, scale := strings.TrimSpace(head[0][i]), strings.Fields(head[1][i])[0], 1.0
+				if strings.Contains(unit, "sec") {
+					unit, scale = strings.Replace(unit, "sec", "ns", 1), 1e-9
+				}
+				key := strings.Fields(line)[0] + " " + by + " " + unit
+				require.Contains(t, run, key)
+				require.InEpsilon(t, run[key]*scale, redistest.Must(strconv.ParseFloat(m[1], 64))(t)*prefix[m[2]], 1e-3, key)
+				checked++
+			}
 		}
 	}
-	require.Greater(t, len(checked), 40)
-	figure := regexp.MustCompile(`(\d+\.\d+) ms|(\d+\.\d+ M) |\b(\d{2},\d{3}) ?(?:\.|个)`)
-	for _, f := range []string{"README.md", "README.zh-CN.md"} {
-		found := figure.FindAllStringSubmatch(all[f], -1)
-		require.Len(t, found, 4, f)
-		for _, m := range found {
-			require.True(t, checked[m[1]+m[2]+m[3]], "%s: %s is no figure of docs/benchmarks.md", f, m[0])
-		}
-	}
+	require.Greater(t, checked, 60)
 }
 
-// TestReclaimFigure checks what the pages, the doctor and its page say of Redisson's first call after a pause.
+// TestReclaimFigure checks that the pages, the doctor and its page say the same of Redisson's first call after a pause, and that it
+// is what the run has, within what a machine that others use is off.
 func TestReclaimFigure(t *testing.T) {
-	measured := medians(t)[[3]string{"100,000 members have expired at once", "longest call, ms", "Redisson's script, plain go-redis"}]
-	whole, _, _ := strings.Cut(measured, ".")
-	texts, found := pages(t), 0
+	texts, found := pages(t), []float64{}
 	for _, f := range []string{"internal/doctor/explain.go", "ratelimiterpage/text.go"} {
-		text := redistest.Must(os.ReadFile(f))(t)
-		texts[f] = string(text)
+		texts[f] = string(redistest.Must(os.ReadFile(f))(t))
 	}
-	delete(texts, "docs/benchmarks-run.md")
-	for f, text := range texts {
+	for _, text := range texts {
 		for _, m := range regexp.MustCompile(`(\d+) ms (?:of blocked Redis )?(?:for|after) 100,000`).FindAllStringSubmatch(text, -1) {
-			require.Equal(t, whole, m[1], f)
-			found++
+			found = append(found, redistest.Must(strconv.ParseFloat(m[1], 64))(t))
 		}
 	}
-	require.GreaterOrEqual(t, found, 3)
+	require.GreaterOrEqual(t, len(found), 3)
+	require.Equal(t, slices.Min(found), slices.Max(found))
+	require.InEpsilon(t, medians(t)["expired-100000 script longest-cpu-ns/call"]/1e6, found[0], 0.5)
 }
 
-// TestFiguresInText checks figures that stand in sentences, before the words that each row has, against the medians of the run.
+// TestFiguresInText checks figures that stand in sentences, before the words that each row has, against the medians of the run and
+// the table of costs in docs/algorithms.md.
 func TestFiguresInText(t *testing.T) {
 	all, run := pages(t), medians(t)
-	goals := map[string]string{}
-	for _, m := range regexp.MustCompile(`(?m)^\| (limit\.GCRA, [^|]*) \|[^|]*\|[^|*]*\*\*(.*?)\*\*`).FindAllStringSubmatch(all["docs/benchmarks-run.md"], -1) {
-		goals[m[1]] = m[2]
+	cost := func(by string, column int) float64 {
+		row := regexp.MustCompile(`(?m)^\| ` + by + ` \|(.*)\|$`).FindStringSubmatch(all["docs/algorithms.md"])
+		require.NotNil(t, row, by)
+		cell := strings.Split(row[1], "|")[column]
+		if m := regexp.MustCompile(`\*\*(.*)\*\*`).FindStringSubmatch(cell); m != nil {
+			cell = m[1]
+		}
+		return redistest.Must(strconv.ParseFloat(strings.TrimSpace(cell), 64))(t)
 	}
-	ours, keys := "this library", "64 callers on 10,000 limiters"
-	one, costs := "What it costs: 1 caller on one limiter, all granted", "limit/: what a call and a key cost Redis"
-	for _, c := range []struct{ page, words, median string }{
-		{"algorithms", " times as many requests with 64 callers and", goals["limit.GCRA, 64 callers on one key, against redis_rate"]},
-		{"algorithms", " times as many with 512, and 305", goals["limit.GCRA, 512 callers on one key, against redis_rate"]},
-		{"algorithms", " times as many when all of 64 are rejected", goals["limit.GCRA, 64 callers rejected, against redis_rate"]},
-		{"algorithms", " calls of Redis a second ([benchmarks", goals["limit.GCRA, 64 callers rejected, script calls a second"]},
-		{"algorithms", " times as many requests with 64 callers,", goals["limit.GCRA, 64 callers on 10,000 keys, against redis_rate"]},
-		{"algorithms", " times as many with 512, and about", goals["limit.GCRA, 512 callers on 10,000 keys, against redis_rate"]},
-		{"algorithms", " times as long by the median", goals["limit.GCRA, Redis time of a granted call, against redis_rate"]},
-		{"production", " with 64 callers on two cores", run[[3]string{keys, "requests/s", ours}]},
-		{"production", " calls for a request", run[[3]string{"What it costs: 512 callers on one limiter, all granted", "script calls a request", ours}]},
-		{"production", " if every call is alone", run[[3]string{one, "bytes a permit", ours}]},
-		{"production", " bytes each.", run[[3]string{costs, "bytes after one call", "limit.GCRA"}]},
-		{"production", " µs, so one server", run[[3]string{costs, "Redis time of a granted call, µs", ours}]},
-		{"choosing-a-limiter", " bytes a user", run[[3]string{costs, "bytes after one call", "limit.GCRA"}]},
-		{"choosing-a-limiter", " µs | about 7", run[[3]string{costs, "Redis time of a granted call, µs", ours}]},
+	const grant, fresh, µs, ms = 0, 3, 1e-3, 1e-6
+	rr := "RRateLimiter, by this library"
+	for _, c := range []struct {
+		pages, words string
+		median       float64
+	}{
+		{"README.md README.zh-CN.md", " ms(?:, ours|，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " ms[.。]", run["expired-100000 ours longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " (?:µs of its CPU|微秒的 CPU)", run["callers-512 ours cpu-ns/op"] * µs},
+		{"README.md README.zh-CN.md", " (?:µs from Redisson|微秒。)", run["callers-512 java-4.7.0 cpu-ns/op"] * µs},
+		{"docs/algorithms.md", " µs of the CPU of Redis with 64 callers and", run["limit-64 limit-gcra cpu-ns/op"] * µs},
+		{"docs/algorithms.md", " µs with 512,", run["limit-512 limit-gcra cpu-ns/op"] * µs},
+		{"docs/algorithms.md", ` and [\d.]+ µs of redis_rate`, run["limit-64 redis_rate cpu-ns/op"] * µs},
+		{"docs/algorithms.md", " µs of redis_rate;", run["limit-512 redis_rate cpu-ns/op"] * µs},
+		{"docs/algorithms.md", " times the CPU with 64 callers", run["limit-keys-64 limit-gcra cpu-ns/op"] / run["limit-keys-64 redis_rate cpu-ns/op"]},
+		{"docs/algorithms.md", " times with 512", run["limit-keys-512 limit-gcra cpu-ns/op"] / run["limit-keys-512 redis_rate cpu-ns/op"]},
+		{"docs/algorithms.md", " times as long by the median", cost("GCRA", grant) / cost(`go-redis/redis_rate \(GCRA\)`, grant)},
+		{"docs/production.md docs/zh/production.md", " (?:calls for a request|次调用。如果)", run["callers-512 ours calls/op"]},
+		{"docs/production.md docs/zh/production.md", "(?: if every call is alone|，合并得越多越少)", run["callers-1 ours redis-B/op"]},
+		{"docs/production.md docs/zh/production.md", " (?:bytes each\\.|个字节。)", cost("GCRA", fresh)},
+		{"docs/production.md docs/zh/production.md", " (?:µs of its CPU|微秒的 CPU)", run["limiters-64 ours cpu-ns/op"] * µs},
+		{"docs/choosing-a-limiter.md", " bytes a user", cost("GCRA", fresh)},
+		{"docs/choosing-a-limiter.md", " µs \\| about 7", cost(rr, grant)},
 	} {
-		m := regexp.MustCompile(`([\d.,]*\d)` + regexp.QuoteMeta(c.words)).FindStringSubmatch(strings.ReplaceAll(all["docs/"+c.page+".md"], "\n", " "))
-		require.NotNil(t, m, c.words)
-		median, err := strconv.ParseFloat(strings.ReplaceAll(c.median, ",", ""), 64)
-		require.NoError(t, err, c.words)
-		_, digits, _ := strings.Cut(m[1], ".")
-		require.Equal(t, strings.ReplaceAll(m[1], ",", ""), fmt.Sprintf("%.*f", len(digits), median), c.words)
+		for page := range strings.FieldsSeq(c.pages) {
+			m := regexp.MustCompile(`([\d.,]*\d)` + c.words).FindStringSubmatch(strings.ReplaceAll(all[page], "\n", " "))
+			require.NotNil(t, m, "%s: %s", page, c.words)
+			_, digits, _ := strings.Cut(m[1], ".")
+			require.Equal(t, fmt.Sprintf("%.*f", len(digits), c.median), strings.ReplaceAll(m[1], ",", ""), "%s: %s", page, c.words)
+		}
 	}
 }

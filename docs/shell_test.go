@@ -22,7 +22,7 @@ func TestCommandsRun(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	bin := redistest.Must(filepath.Abs(t.TempDir()))(t)
-	out, err := exec.Command("go", "build", "-o", bin+"/rrl", "./cmd/rrl").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin+"/", "./cmd/rrl", "./examples/demo").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	server := redistest.Start(t, "--appendonly", "yes")
 	client := redistest.Must(ratelimiter.New(server.Client(t)))(t)
@@ -32,7 +32,7 @@ func TestCommandsRun(t *testing.T) {
 		require.NoError(t, l.Acquire(t.Context(), 1))
 	}
 	block := regexp.MustCompile("(?s)(<!-- not run: [^>]+ -->\n)?```sh\n(.*?)```")
-	replace := strings.NewReplacer("go run ./cmd/rrl ", "rrl ", "redis://127.0.0.1:6379", "redis://"+server.Addr())
+	replace := strings.NewReplacer("go run ./cmd/rrl ", "rrl ", "go run ./examples/demo", "demo", "redis://127.0.0.1:6379", "redis://"+server.Addr())
 	ran := 0
 	for f, text := range pages(t) {
 		if strings.Contains(f, "zh") {

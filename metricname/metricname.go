@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package metricname bounds what a [ratelimiter.Hook] that makes metrics says: names of limiters and texts of errors, of
-// which there may be any number, become one of a few values of an attribute. It also has the bounds of histograms.
+// Package metricname bounds the number of values that a [ratelimiter.Hook] for metrics reports. Names of limiters and
+// texts of errors are unlimited in number; this package maps them to a few values of an attribute. It also defines
+// the bounds of histograms.
 //
-// The modules otelratelimiter and prometheusratelimiter use it, and it is exported so that each of them works with any
+// The modules otelratelimiter and prometheusratelimiter use it. It is exported so that each of them works with any
 // later version of this module; see VERSIONING.md.
 package metricname
 
@@ -21,14 +22,14 @@ import (
 )
 
 const (
-	// MaxPolicies is how many values Policies returns besides Other.
+	// MaxPolicies is the largest number of values that a Policies returns besides Other.
 	MaxPolicies = 64
-	// Other is the value for what has none of its own, as in OpenTelemetry's semantic conventions.
+	// Other is the value of everything that has no value of its own, as in OpenTelemetry's semantic conventions.
 	Other = "_OTHER"
 )
 
-// The bounds of histograms: of waits and calls in seconds, of the requests that share a call, and of outages in seconds.
-// Do not modify them.
+// The bounds of histograms: the durations of waits and calls in seconds, the number of requests that share a call,
+// and the durations of outages in seconds. Do not modify them.
 var (
 	WaitBounds   = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}
 	CallBounds   = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
@@ -36,22 +37,22 @@ var (
 	OutageBounds = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 )
 
-// Policies maps names of limiters to at most MaxPolicies values and Other. Its method is safe for concurrent use.
+// Policies maps names of limiters to at most MaxPolicies values and Other. It is safe for concurrent use.
 type Policies struct {
 	name  func(limiter string) string
 	known atomic.Pointer[map[string]bool] // replaced as a whole
 	mu    sync.Mutex
 }
 
-// NewPolicies returns Policies that keep the first MaxPolicies values of the function name. If it is nil, all
-// limiters are Other.
+// NewPolicies returns a Policies that maps each limiter with the function name. It keeps the first MaxPolicies values
+// of the function. If name is nil, the value of every limiter is Other.
 func NewPolicies(name func(limiter string) string) *Policies {
 	p := &Policies{name: name}
 	p.known.Store(&map[string]bool{})
 	return p
 }
 
-// Of returns the value for the name of a limiter.
+// Of returns the value for the limiter with the given name.
 func (p *Policies) Of(limiter string) string {
 	if p.name == nil {
 		return Other
@@ -73,8 +74,7 @@ func (p *Policies) Of(limiter string) string {
 	return value
 }
 
-// EachHealed calls f with each number of permits that is not 0, and with what was wrong with them: the name of the check
-// of rrl doctor.
+// EachHealed calls f for each number of permits in h that is not 0. The cause is the name of the check of rrl doctor.
 func EachHealed(h ratelimiter.Healed, f func(cause string, permits int64)) {
 	for _, part := range [...]struct {
 		cause   string
@@ -90,7 +90,7 @@ func EachHealed(h ratelimiter.Healed, f func(cause string, permits int64)) {
 var replies = []string{"OOM", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN",
 	"MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "NOPERM", "NOAUTH", "WRONGTYPE", "BUSY"}
 
-// OfError returns a short name of an error: of its kind, not of the limiter or the server that it is about.
+// OfError returns a short name for the kind of an error. The name contains neither the limiter nor the server.
 func OfError(err error) string {
 	for _, known := range []struct {
 		err  error
@@ -106,6 +106,7 @@ func OfError(err error) string {
 		{ratelimiter.ErrConflict, "conflict"},
 		{ratelimiter.ErrClosed, "closed"},
 		{ratelimiter.ErrUnavailable, "unavailable"},
+		{ratelimiter.ErrOverloaded, "overloaded"},
 	} {
 		if errors.Is(err, known.err) {
 			return known.name

@@ -227,7 +227,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case errors.As(err, &form), errors.Is(err, ratelimiter.ErrInvalidArgument), errors.Is(err, ratelimiter.ErrPermitsExceedRate):
 			status = http.StatusBadRequest
-		case errors.Is(err, ratelimiter.ErrNotInitialized), errors.Is(err, ratelimiter.ErrMalformed):
+		case errors.Is(err, ratelimiter.ErrNotInitialized), errors.Is(err, ratelimiter.ErrMalformed), errors.Is(err, survey.ErrForeign), errors.Is(err, survey.ErrWrongType):
 			status = http.StatusConflict
 		}
 		reject(status, "", err)
@@ -271,6 +271,10 @@ func (h *Handler) change(ctx context.Context, a action, name, client string, for
 	absent := before.Types == [3]string{"none", "none", "none"}
 	if a.creates && absent && form.Get("create") != "1" {
 		return nil, formError{errors.New("there is no limiter of this name, and none was to be made")}
+	}
+	both := form.Get("action") == "delete" || form.Get("action") == "set-rate" && (form.Get("forget") == "1" || before.Problem != nil)
+	if err := h.survey.Writable(ctx, before, both); err != nil {
+		return nil, err
 	}
 	c, err := ratelimiter.New(h.rdb, opts...)
 	if err != nil {

@@ -147,6 +147,7 @@ type reportView struct {
 	Skipped  []string
 	More     int // of what was skipped
 	Failed   string
+	Note     string // what the commands need
 }
 
 // A groupView has the findings of one check that mean the same.
@@ -210,6 +211,9 @@ func (h *Handler) examine(ctx context.Context, v *view, name string) *reportView
 // reportOf puts the findings together that say the same of several limiters, the worst first.
 func (h *Handler) reportOf(v *view, r *doctor.Report, one bool) *reportView {
 	o := &reportView{view: v, Sick: r.Sick(), Blind: r.Blind(), Limiters: v.number(int64(r.Limiters))}
+	if slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return len(f.Commands) > 0 }) {
+		o.Note = v.said(h.to.Note().String(), h.to.Note())
+	}
 	list := slices.Clone(r.Findings)
 	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
 	type key struct {

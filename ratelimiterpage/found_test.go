@@ -217,35 +217,37 @@ func TestLongNamesInTheList(t *testing.T) {
 
 // TestCommandsNameTheRedis checks the Redis in the commands that somebody copies: without a password, whatever the client is.
 func TestCommandsNameTheRedis(t *testing.T) {
+	failover := redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}, Username: "u", Password: "secret"}
 	for _, c := range []struct {
-		rdb         redis.UniversalClient
-		opts        []Option
-		rrl, cli    string
-		ofOneServer string
+		rdb  redis.UniversalClient
+		opts []Option
+		rrl  string
+		cli  string // of the server n:7
 	}{
 		{redis.NewClient(&redis.Options{Addr: "h:1", DB: 2, Username: "u", Password: "secret"}), nil,
-			"rrl heal --redis redis://h:1/2 a --write", "redis-cli -u redis://h:1/2 unlink a", "redis-cli -u redis://n:7 unlink a"},
+			"rrl heal a --redis redis://h:1/2 --user u", "redis-cli -h n -p 7 -n 2 --user u unlink a"},
 		{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"h:1", "h:2"}, Password: "secret"}), nil,
-			"rrl heal --redis redis+cluster://h:1 a --write", "redis-cli -c -u redis://h:1 unlink a", "redis-cli -u redis://n:7 unlink a"},
-		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}}), nil,
-			"rrl heal a --write", "redis-cli unlink a", "redis-cli unlink a"},
-		{redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"h:1"}}),
-			[]Option{WithRedisURL("redis+sentinel://u:secret@h:1/0?master_name=m&sentinel_password=secret")},
-			"rrl heal --redis 'redis+sentinel://h:1/0?master_name=m' a --write", "redis-cli unlink a", "redis-cli unlink a"},
+			"rrl heal a --redis 'redis+cluster://h:1?addr=h%3A2' --user default", "redis-cli -h n -p 7 -c unlink a"},
+		{redis.NewFailoverClient(&failover), nil,
+			"rrl heal a --redis redis://n:7/0 --user u", "redis-cli -h n -p 7 -n 0 --user u unlink a"},
+		{redis.NewFailoverClient(&failover), []Option{WithRedisURL("redis+sentinel://v:secret@h:1/0?master_name=m"), WithTLSFiles("/ca", "/cert", "/key")},
+			"rrl heal a --redis 'redis+sentinel://v@h:1/0?master_name=m' --user u --tls-ca /ca --tls-cert /cert --tls-key /key",
+			"redis-cli -h n -p 7 -n 0 --user u --cacert /ca --cert /cert --key /key unlink a"},
 		{redis.NewClient(&redis.Options{Network: "unix", Addr: "/tmp/s", DB: 1}), nil,
-			"rrl heal --redis 'unix:///tmp/s?db=1' a --write", "redis-cli unlink a", "redis-cli unlink a"},
+			"rrl heal a --redis 'unix:///tmp/s?db=1' --user default", "redis-cli -s /tmp/s -n 1 unlink a"},
+		{redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "n:7", "b": "n:8"}, DB: 3}), nil,
+			"rrl heal a --redis redis://n:7/3 --user default", "redis-cli -h n -p 7 -n 3 unlink a"},
 	} {
 		h := redistest.Must(New(c.rdb, c.opts...))(t)
-		require.Equal(t, c.rrl, h.command("rrl heal a --write", ""))
-		require.Equal(t, c.cli, h.command("redis-cli unlink a", ""))
-		require.Equal(t, c.ofOneServer, h.command("redis-cli unlink a", "n:7"))
-		for _, sentence := range []string{"wait for the resharding", "redis-cli --latency, and the load", "rrl doctor a says whether its set is huge", "redis-cli unlink a, and so on"} {
-			require.Equal(t, sentence, h.command(sentence, ""))
-			require.False(t, isCommand(sentence))
-		}
+		to := h.to.At("n:7")
+		require.EqualValues(t, c.rrl, to.Command("heal", []string{"a"}))
+		require.EqualValues(t, c.cli, to.RedisCLI("unlink", "a"))
 		require.NoError(t, h.Close())
 		require.NoError(t, c.rdb.Close())
 	}
+	_, err := New(redis.NewClient(&redis.Options{Addr: "h:1"}), WithRedisURL("http://u:secret@h"))
+	require.ErrorIs(t, err, ErrInvalidOption)
+	require.NotContains(t, err.Error(), "secret")
 }
 
 // sentence finds English beside what is quoted and the commands: three words in a row.
@@ -275,7 +277,7 @@ func TestChineseOfTheDoctor(t *testing.T) {
 			case *ast.CallExpr:
 				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "of" {
 					note(n.Args[4])
-				} else if f, ok := n.Fun.(*ast.Ident); ok && strings.Contains("say word add", f.Name) {
+				} else if f, ok := n.Fun.(*ast.Ident); ok && strings.Contains("say word add advise", f.Name) {
 					for _, x := range n.Args {
 						note(x)
 					}
@@ -318,8 +320,11 @@ func TestSkippedInChinese(t *testing.T) {
 	h := newSite(t, redistest.Client(t)).Handler
 	for format, c := range map[string]struct{ why, want string }{
 		"only the first %d limiters were looked at": {"only the first 3 limiters were looked at", "只检查了前 3 个限流器"},
-		"the set of %d members is too large, or changes faster than it can be read": {
-			"the set of 7 members is too large, or changes faster than it can be read", "集合有 7 个成员，过大，或变化太快来不及读取"},
+		"the set of %d members is too large, or grows faster than it can be read": {
+			"the set of 7 members is too large, or grows faster than it can be read", "集合有 7 个成员，过大，或增长太快来不及读取"},
+		"the %d members were changed while they were read, for %v: with the permits left they may be from %d below to %d above the rate": {
+			"the 7 members were changed while they were read, for 3ms: with the permits left they may be from 2 below to 1 above the rate",
+			"读取用了 3ms，期间这 7 个成员有变动：它们与剩余许可之和比速率最多少 2 个，最多多 1 个"},
 		"the keys of %q change their types faster than they can be read": {
 			`the keys of "a" change their types faster than they can be read`, `"a" 的键的类型变化太快，来不及读取`},
 		"%d names cannot be read; the first is %w": {`2 names cannot be read; the first is "a": EOF`, `有 2 个名字无法读取；第一个是 "a": EOF`},

@@ -35,7 +35,8 @@ type liveView struct {
 	RateText     string
 	Left, Rate   string
 	Known        bool
-	Used         int // of the rate, in percent
+	Unknown      string // why it is not known what is left
+	Used         int    // of the rate, in percent
 	Wait, Why    string
 	Cool, Reopen string
 	Keys         []keyView
@@ -59,7 +60,8 @@ type memberView struct{ At, Permits, Back, By, What, Bytes string }
 type findingView struct {
 	ID, Check, Severity, Word              string
 	Who, Link, Found, Means, Java, Go, Fix string
-	Runs                                   bool // Fix is a command
+	Runs                                   bool         // Fix is a command
+	Commands                               []doctor.Cmd // that Fix has, if it is more than one
 }
 
 // liveOf returns what the page shows of a state.
@@ -95,7 +97,7 @@ func (h *Handler) liveOf(v *view, st *survey.State) *liveView {
 		}
 	}
 	o.members(st)
-	for _, f := range doctor.Examine(st) {
+	for _, f := range doctor.Examine(h.to, st) {
 		if f.Severity > doctor.Info {
 			o.Findings = append(o.Findings, h.finding(v, f))
 		}
@@ -118,6 +120,11 @@ func (o *liveView) rate(st *survey.State) {
 	}
 	pk, err := st.Peek(1)
 	if err != nil || !pk.Known {
+		if o.Unknown = o.t("not known: the set is too large"); errors.Is(err, survey.ErrWrongType) {
+			o.Unknown = o.t("not known: a key is of the wrong type, and calls fail")
+		} else if err != nil {
+			o.Unknown = survey.OneLine(err)
+		}
 		return
 	}
 	o.Known, o.Left = true, o.number(pk.Available)
@@ -165,20 +172,27 @@ func (v *view) expires(ttl time.Duration) string {
 }
 
 func (o *liveView) members(st *survey.State) {
-	count := map[wire.Layout]int{}
+	count, marked := map[wire.Layout]int{}, 0
 	for _, m := range st.Members {
-		count[m.Layout()]++
+		if m.Writers() == survey.FastWriter {
+			marked++
+		} else {
+			count[m.Layout()]++
+		}
 	}
 	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
 		if count[y] > 0 {
 			o.By = append(o.By, fmt.Sprintf("%s × %s (%s)", o.number(int64(count[y])), o.t(y.Writers()), y))
 		}
 	}
+	if marked > 0 {
+		o.By = append(o.By, fmt.Sprintf("%s × %s", o.number(int64(marked)), o.t(survey.FastWriter)))
+	}
 	for _, m := range slices.Backward(st.Members) {
 		if len(o.Members) == membersShown {
 			break
 		}
-		x := memberView{At: "–", Permits: o.number(int64(m.Permits)), Back: "–", By: o.t(m.Layout().Writers()),
+		x := memberView{At: "–", Permits: o.number(int64(m.Permits)), Back: "–", By: o.t(m.Writers()),
 			What: o.t(st.What(m)), Bytes: hex.EncodeToString([]byte(m.Raw))}
 		if at, ok := m.Granted(); ok {
 			x.At = at.UTC().Format("15:04:05.000")
@@ -201,13 +215,9 @@ func (h *Handler) finding(v *view, f doctor.Finding) findingView {
 	e := explained[f.Check]
 	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
 		Means: v.explained(f.Means, e.means), Java: v.explained(f.Java, e.java), Go: v.explained(f.Go, e.golang),
-		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Runs: isCommand(f.Fix), Who: survey.Visible(f.Limiter)}
-	node := ""
-	if f.Limiter == "" {
-		node = f.Node
-	}
-	if o.Runs {
-		o.Fix = h.command(o.Fix, node)
+		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Who: survey.Visible(f.Limiter)}
+	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
+		o.Commands = f.Commands
 	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)
@@ -226,7 +236,8 @@ type limiterView struct {
 	Name, Client string
 	Whole        string // the link to the limiter of a client
 	Live         *liveView
-	Commands     []string
+	Commands     []doctor.Cmd
+	Note         string // what they need
 	Clients      []clientView
 	MoreClients  bool
 	Listed       bool   // clients were looked for
@@ -276,25 +287,28 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	if err == nil && q.Get("check") == "1" {
 		lv.Report = h.examine(r.Context(), v, name)
 	}
-	for _, c := range commands(name, client, lv.Live != nil && lv.Live.PerClient) {
-		lv.Commands = append(lv.Commands, h.command(c, ""))
+	to := h.to
+	if err == nil {
+		to = to.At(st.Node)
 	}
+	lv.Commands = commands(to, name, client, lv.Live != nil && lv.Live.PerClient)
+	lv.Note = v.said(to.Note().String(), to.Note())
 	h.beginRound(false)
 	v.noteHealth(h)
 	h.render(w, status, "limiter", v, lv)
 }
 
 // commands are what somebody can copy to a terminal. Of a PER_CLIENT limiter without a client there is nothing to watch.
-func commands(name, client string, perClient bool) []string {
+func commands(to doctor.Target, name, client string, perClient bool) []doctor.Cmd {
 	names, of := []string{name}, []string(nil)
 	if client != "" {
 		of = []string{doctor.Flag("--client", client)}
 	}
 	if perClient {
-		return []string{doctor.Command("inspect", names, "--clients"), doctor.Command("doctor", names)}
+		return []doctor.Cmd{to.Command("inspect", names, "--clients"), to.Command("doctor", names)}
 	}
-	return []string{doctor.Command("inspect", names, append(of, "--members")...), doctor.Command("watch", names, of...),
-		doctor.Command("peek", []string{name, "1"}, of...), doctor.Command("doctor", names)}
+	return []doctor.Cmd{to.Command("inspect", names, append(of, "--members")...), to.Command("watch", names, of...),
+		to.Command("peek", []string{name, "1"}, of...), to.Command("doctor", names)}
 }
 
 // listClients finds clients of a PER_CLIENT limiter.
@@ -312,13 +326,16 @@ func (lv *limiterView) listClients(ctx context.Context, h *Handler, name string)
 			lv.ClientsError = survey.OneLine(err)
 			break
 		}
-		if len(lv.Clients) == mostClients {
-			lv.MoreClients = true
-			break
-		}
 		st, err := h.survey.Read(ctx, name, id)
 		if err != nil {
 			lv.ClientsError = survey.OneLine(err)
+			break
+		}
+		if !st.Shows() {
+			continue // another program's
+		}
+		if len(lv.Clients) == mostClients {
+			lv.MoreClients = true
 			break
 		}
 		c := clientView{ID: survey.Visible(id), Link: lv.limiterLink(name, id), Left: "–", Wait: "–", Last: "–", Members: lv.number(st.Count), TTL: "–"}

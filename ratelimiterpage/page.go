@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis, whoever uses them: Java
-// services with Redisson, Go services with package ratelimiter, or both.
+// Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis. They may be used by Java
+// services with Redisson, by Go services with package ratelimiter, or by both.
 //
 //	page, err := ratelimiterpage.New(rdb)
 //	if err != nil {
@@ -10,12 +10,12 @@
 //	defer page.Close()
 //	mux.Handle("/limiters/", page)
 //
-// A list has all limiters, to be filtered, sorted and paged. The page of a limiter shows its window as a timeline that
-// moves, its keys and members as they lie in Redis, and what is wrong with it. The page works without JavaScript, which
-// makes it live; it loads nothing from elsewhere. Its text is English or Chinese.
+// A list shows all limiters, and can be filtered, sorted and paged. The page of a limiter shows its window as a
+// moving timeline, its keys and members as Redis stores them, and what is wrong with it. Without JavaScript the page
+// works but does not refresh. It loads nothing from elsewhere. Its text is English or Chinese.
 //
-// The page only reads, unless [WithWrites] is given, and it asks nobody who he is, unless [WithToken] is given: mount it
-// behind the authentication that a service has. Command rrl page serves it by itself.
+// The page is read-only unless [WithWrites] is given, and open to everybody unless [WithToken] is given: mount it
+// behind your service's authentication. Command rrl page serves it alone.
 package ratelimiterpage
 
 import (
@@ -36,14 +36,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ErrInvalidOption reports that New was given an option that cannot be.
+// ErrInvalidOption is wrapped by the error of New if an option cannot be used.
 var ErrInvalidOption = errors.New("ratelimiterpage: invalid option")
 
-// A Handler serves the page. It is safe for concurrent use. It reads Redis only for as long as somebody looks.
+// A Handler serves the page. It is safe for concurrent use. It reads Redis only while somebody views the page. The
+// zero value is not usable; make one with [New].
 type Handler struct {
 	rdb    redis.UniversalClient
 	survey *survey.Survey
 	config
+	to      doctor.Target // that commands are about
 	origins *http.CrossOriginProtection
 
 	ctx    context.Context // done when the Handler is closed
@@ -66,7 +68,8 @@ type config struct {
 	writes  [sha256.Size]byte
 	mayDo   bool // writes is set
 	streams int
-	url     string // of the Redis, for commands; empty for none
+	url     *doctor.Target // of the Redis, for commands; nil for what the client says
+	files   [3]string
 	log     *slog.Logger
 	err     error
 }
@@ -74,28 +77,29 @@ type config struct {
 // An Option configures a Handler.
 type Option func(*config)
 
-// WithTitle sets what the page calls the Redis that it shows, such as the name of an environment. The default is its
+// WithTitle sets the name by which the page shows its Redis, such as the name of an environment. The default is its
 // address.
 func WithTitle(title string) Option { return func(c *config) { c.title = title } }
 
-// MinToken is how many bytes a token has at least.
+// MinToken is the minimum length of a token in bytes.
 const MinToken = 16
 
-// WithToken makes the page ask everybody for a token of at least [MinToken] bytes: as the password of HTTP basic
-// authentication with any user name, or as a bearer token. Without TLS anybody on the way can read it. The reply to a
-// wrong token takes a second. The default is that the page asks nobody.
+// WithToken requires a token of at least [MinToken] bytes from every visitor: as the password of HTTP basic
+// authentication with any user name, or as a bearer token. Without TLS anybody on the network path can read it. The
+// response to a wrong token takes a second. By default no token is required.
 func WithToken(token string) Option {
 	return func(c *config) { c.token, c.guarded = c.hash("WithToken", token), true }
 }
 
-// WithWrites lets those who know a token of at least [MinToken] bytes change limiters. The token is asked for with each
-// change; a change that comes from the page of another site is rejected. The default is that nobody can change anything.
+// WithWrites lets those who know a token of at least [MinToken] bytes change limiters. The page asks for the token
+// with each change, and rejects a change that comes from the page of another site. By default the page changes
+// nothing.
 func WithWrites(token string) Option {
 	return func(c *config) { c.writes, c.mayDo = c.hash("WithWrites", token), true }
 }
 
-// WithStreams sets how many live views may be open at once, at least 1. Whoever comes later sees a page that does not
-// move until one of them ends, which each does after 30 s if nobody is there any more. The default is 64.
+// WithStreams sets how many live views may be open at once, at least 1. Further visitors see a page that does not
+// refresh until one of them ends. The view of a visitor who has left ends after at most 30 s. The default is 64.
 func WithStreams(n int) Option {
 	return func(c *config) {
 		if c.streams = n; n < 1 {
@@ -104,8 +108,8 @@ func WithStreams(n int) Option {
 	}
 }
 
-// WithLogger sets where changes of limiters are logged, done or rejected, and wrong tokens, with who sent them as far as the
-// request says. The default is slog.Default().
+// WithLogger sets the logger of changes of limiters, done or rejected, and of wrong tokens. Each record says who sent
+// the request, as far as the request does. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
@@ -116,17 +120,20 @@ func (c *config) hash(option, token string) [sha256.Size]byte {
 }
 
 // New returns a Handler for the limiters of the Redis that rdb is connected to: a server, the master of a failover
-// client, all masters of a cluster, or all shards of a ring. It sends nothing before somebody looks. The error wraps
-// ErrInvalidOption. The caller closes the Handler, and rdb after it.
+// client, all masters of a cluster, or all shards of a ring. It sends nothing before somebody views the page. The
+// error wraps ErrInvalidOption. The caller closes the Handler, and rdb after it.
 func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
-	h.url = urlOf(rdb)
 	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("%w: an Option is nil", ErrInvalidOption)
+		}
 		o(&h.config)
 	}
 	if h.err != nil {
 		return nil, h.err
 	}
+	h.to = h.target()
 	if h.title == "" {
 		h.title = address(rdb)
 	}
@@ -135,8 +142,8 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends all live views, and what still reads Redis, and returns when it has ended. Requests after that are answered
-// with 503. Close does not close the Redis client, and always returns nil.
+// Close ends all live views and pending reads, and waits for them. Later requests get status 503. Close does not
+// close the Redis client, and always returns nil.
 func (h *Handler) Close() error {
 	h.cancel()
 	h.index.stop()
@@ -171,8 +178,8 @@ func address(rdb redis.UniversalClient) string {
 // policy allows what the page needs: its own style sheet, script, icon, events and forms.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
-// ServeHTTP serves the page below any prefix that ends in a slash: it goes by what follows the last slash of the path,
-// and all its links are relative.
+// ServeHTTP serves the page below any prefix that ends in a slash. It uses only what follows the last slash of the
+// path, and all its links are relative.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header := w.Header()
 	header.Set("Content-Security-Policy", policy)
@@ -278,5 +285,5 @@ func (s *health) down() (since time.Time, why string, down bool) {
 
 // doctorOf returns a doctor of the limiters that the page shows.
 func (h *Handler) doctorOf() *doctor.Doctor {
-	return &doctor.Doctor{Survey: h.survey, MaxClients: mostClients}
+	return &doctor.Doctor{Survey: h.survey, To: &h.to, MaxClients: mostClients}
 }

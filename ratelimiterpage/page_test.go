@@ -231,7 +231,7 @@ func TestLimiterPage(t *testing.T) {
 	for _, want := range []string{
 		`<span class="value" id="left">3</span>`, "of 10", "10 permits in any 1m", "granted at once", "{" + name + "}:permits", "08616263646566676803000000",
 		"In the last 1m: 4 permits by Go, 3 by Java.", "1 × Redisson 3.17.0 to 3.20 (Bc0I/13)", "2 × Go (Bc0I/21 ours)", `class="java"`, `class="go"`,
-		"rrl inspect --redis redis://" + rdb.Options().Addr + "/0 " + name + " --members", "rate = 10",
+		"rrl inspect " + name + " --redis redis://" + rdb.Options().Addr + "/0 --user default --members", "rate = 10",
 	} {
 		require.Contains(t, html.UnescapeString(p.body), want)
 	}
@@ -241,7 +241,7 @@ func TestLimiterPage(t *testing.T) {
 	s.do("set", "{"+name+"}:value", 1)
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
-	require.Contains(t, p.body, `<code class="fix">rrl heal --redis redis://`+rdb.Options().Addr+"/0 "+name+` --write</code> <button type="button" class="copy"`)
+	require.Contains(t, p.body, `<code class="fix">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
 
 	p = s.get("limiter?name=" + name + "x")
 	require.Equal(t, http.StatusNotFound, p.Code)
@@ -367,7 +367,7 @@ func TestChineseIsWhole(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0)} {
+	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0), nil} {
 		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
 		require.ErrorIs(t, err, ErrInvalidOption)
 	}

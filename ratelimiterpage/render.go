@@ -87,6 +87,12 @@ type view struct {
 	Other     string // the same page in the other language
 	Home, All string // addresses
 	ReadOnly  bool
+	to        doctor.Target
+}
+
+// Run returns a command of rrl about the Redis of the page.
+func (v *view) Run(command string, flags ...string) doctor.Cmd {
+	return v.to.Command(command, nil, flags...)
 }
 
 // languageOf returns the language that a request asks for: zh if ?lang= or the first language that the browser wants and
@@ -109,7 +115,7 @@ func languageOf(r *http.Request) (lang string, chosen bool) {
 }
 
 func (h *Handler) view(r *http.Request) *view {
-	v := &view{Where: survey.Visible(h.title), ReadOnly: !h.mayDo}
+	v := &view{Where: survey.Visible(h.title), ReadOnly: !h.mayDo, to: h.to}
 	v.Lang, v.chosen = languageOf(r)
 	v.Home = "./" + withQuery(v.query())
 	v.All = "doctor" + withQuery(v.query())

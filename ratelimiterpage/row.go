@@ -48,6 +48,9 @@ const (
 
 // writerOf tells who has written a member, if it is a grant.
 func writerOf(m survey.Member) writers {
+	if m.Mark() == 't' {
+		return 0 // it is Go's mark on somebody's grant
+	}
 	switch m.Layout() {
 	case wire.LayoutOurs:
 		return byGo

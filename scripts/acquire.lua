@@ -84,7 +84,7 @@ if left < wanted then
       end
     end
     over = #page < 2 * size -- by itself: gopher-lua sets size before it looks at it
-    rank, size = rank + #page / 2, size * 8
+    rank, size = rank + floor(#page / 2), size * 8
   end
   if not at and over and granted > 0 and (rank > expired or left == rate) then
     at = now + interval
@@ -93,7 +93,7 @@ if left < wanted then
   if not at or not whole or redis.call('ZCOUNT', KEYS[3], string.format('(%d', now), '+inf') > 0 then
     return {6} -- permits are lost, or a clock is fast
   end
-  wait = math.max(1, at - now)
+  wait = floor(math.max(1, at - now))
   if granted > 0 then
     --#use formats
     local char, sub, m, n = string.char, string.sub, member, granted * permits
@@ -129,4 +129,7 @@ if ARGV[5] == '0' or keep ~= 0 or ARGV[1] ~= '0' or expired > 0 or value >= rate
   --#use ttl
   has = ttl > 0 and 1 or 0
 end
-return {0, math.max(0, left), now, rate, interval, keep, has, wait, granted}
+if wait then
+  return {0, math.max(0, left), now, rate, interval, keep, has, wait, granted}
+end
+return {0, math.max(0, left), now, rate, interval, keep, has}

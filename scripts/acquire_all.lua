@@ -263,7 +263,7 @@ for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   if free and till > now then
     free = false
   end
-  local gap = tonumber(conf[5] or 0) or 0
+  local gap = (tonumber(conf[5] or 0) or 0) + 0.0
   if free and gap > 0 then
     local newest = on.newest(now)
     for j = 1, #newest, 2 do

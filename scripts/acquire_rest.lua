@@ -231,7 +231,7 @@ end
 
 -- A gap is at most an interval, and no less than nothing; nan, which is neither, is none.
 gap = tonumber(min_gap or 0) or 0
-gap = gap > 0 and math.min(gap, interval) or 0
+gap = gap > 0 and math.min(gap, interval) + 0.0 or 0
 if cooling > 0 then
   -- 8. Obey the cool-down. What expires before its end is to join it, and whatever has become free.
   do
@@ -504,19 +504,19 @@ do
   for i = 1, #granted do
     reply[2 * i + 1], reply[2 * i + 2] = 'granted', granted[i]
   end
-  tell('wait', wait)
+  tell('wait', floor(wait))
   tell('available', math.max(0, value + planted))
   tell('rate', rate)
   tell('interval', interval)
   tell('keepAlive', keep)
-  tell('minGap', gap)
+  tell('minGap', floor(gap))
   tell('ttl', ttl > 0 and 1 or 0)
   tell('again', again)
   tell('walked', walked)
   tell('walkedPermits', walked_permits)
-  tell('skew', skew)
+  tell('skew', floor(skew))
   if shared then
-    tell('soon', soon)
+    tell('soon', floor(soon))
     tell('found', found)
     tell('stands', stands)
     tell('mine', mine)

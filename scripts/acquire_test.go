@@ -26,6 +26,16 @@ func with(value string, members ...member) state {
 
 func after(s state) *state { return &s }
 
+// keeping returns a limiter that has a keepAliveTime of ten minutes.
+func keeping(ttl time.Duration, value string, members ...member) state {
+	return state{hash: hash("keepAliveTime", "600000"), value: value, members: members, ttls: [3]time.Duration{ttl, ttl, ttl}}
+}
+
+// ofClient returns a PER_CLIENT limiter of which the keys of the client have a TTL, 0 for none.
+func ofClient(ttl time.Duration, value string, members ...member) state {
+	return state{hash: hash("type", "1"), value: value, members: members, ttls: [3]time.Duration{0, ttl, ttl}}
+}
+
 // usualRows are calls of scripts/acquire.lua. Of whatever is unusual it changes nothing.
 var usualRows = []row{
 	{"acquire", "no rate", state{hash: hash("rate", "")}, asks(1, 1, 0), "0", "1", nil},
@@ -64,6 +74,17 @@ var usualRows = []row{
 		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}, ttls: [3]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
 	{"acquire", "of a client that may not come back", state{hash: hash("type", "1"), value: "10"}, asks(1, 1, 1, 3_600_000), "1", "0 9 now 10 1000 0 0",
 		&state{hash: hash("type", "1"), value: "9", members: []member{{0, own(0, 1)}}, ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
+
+	// The hash had no TTL a moment ago, and neither is a key new nor are all permits back: the keys are renewed all the same.
+	{"acquire", "each call renews keepAliveTime", keeping(2*time.Minute, "9", member{-100, java(1)}), asks(1, 1, 1), "0", "0 8 now 10 1000 600000 1",
+		after(keeping(10*time.Minute, "8", member{-100, java(1)}, member{0, own(0, 1)}))},
+	{"acquire", "each rejection renews keepAliveTime", keeping(2*time.Minute, "0", full.members...), asks(4, 1, 1), "0", "0 0 now 10 1000 600000 1 400 0",
+		after(keeping(10*time.Minute, "0", full.members...))},
+	{"acquire", "each call renews a client's keys", ofClient(0, "9", member{-100, java(1)}), asks(1, 1, 1, 3_600_000), "1", "0 8 now 10 1000 0 0",
+		after(ofClient(time.Hour, "8", member{-100, java(1)}, member{0, own(0, 1)}))},
+	{"acquire", "each rejection renews a client's keys", ofClient(0, "0", full.members...), asks(4, 1, 1, 3_600_000), "1", "0 0 now 10 1000 0 0 400 0",
+		after(ofClient(time.Hour, "0", full.members...))},
+	{"acquire", "the TTL is looked at where the set may be new", with("5", member{-2000, java(5)}), asks(1, 1, 1), "0", "0 9 now 10 1000 0 0", after(with("9", member{0, own(0, 1)}))},
 
 	{"acquire", "a gap", state{hash: hash("minGap", "1"), value: "10"}, asks(1, 1, 0), "0", unusual, nil},
 	{"acquire", "a cool-down", state{hash: hash("coolDown", at(5000)), value: "10"}, asks(1, 1, 0), "0", unusual, nil},

@@ -7,7 +7,7 @@
 -- bytes hold the instant of the grants whose place it took, or none for permits that were free: whoever lifts
 -- the cool-down makes them again what they were.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and reopenUntil
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -126,8 +126,12 @@ if card <= 512 then
   for i = 1, #late do
     taken, kept = taken - late[i][2], kept + late[i][2]
   end
-  -- Together they are the rate, whatever value says. Of too many the oldest are dropped.
+  -- Together they are the rate, and of too many the oldest are dropped. But a value that is below 0, or lost, owes permits,
+  -- perhaps to a reservation. For those that nothing expired makes up for, the members stay, and value is below 0: otherwise
+  -- a reservation that is given back, or that lacks nothing once the cool-down is lifted, would have permits that are in use.
   local over = taken + kept - rate
+  local owed = math.max(0, math.min(over, value and -value or over) - sums[0])
+  over = over - owed
   if over > 0 then
     table.sort(times)
   end
@@ -138,7 +142,7 @@ if card <= 512 then
   if over < 0 then
     sums[0] = sums[0] + math.min(-over, most - math.min(taken, most))
   end
-  left = math.min(0, -over) -- below 0 when more than the rate is in use beyond the end
+  left = math.min(0, -over) - owed -- below 0, too, when more than the rate is in use beyond the end
   if before > now then
     ends = 0
   end
@@ -226,6 +230,7 @@ end
 redis.call('SET', KEYS[2], string.format('%.0f', left))
 
 redis.call('HSET', KEYS[1], 'coolDown', string.format('%.0f', till))
+redis.call('HDEL', KEYS[1], KEYS[3]) -- heal is to add up anew
 ends = math.max(ends, till + reopen)
 if ends > till then
   redis.call('HSET', KEYS[1], 'reopenUntil', string.format('%.0f', ends))

@@ -3,9 +3,10 @@
 --
 -- release gives back the newest grants, whoever's they are; this one the grant of a caller that left
 -- before its answer came, or that has used another number of permits than it asked for. A member that is no
--- longer there has expired, and its permits are back already: so the script may run twice.
+-- longer there has expired, and its permits are back already: so the script may run twice. Of a grant of
+-- which a lower rate has parked a part, the rest comes back.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -15,10 +16,27 @@
 -- Returns   {0, given} given: 1 when the member was there
 --           {1} not initialised   {2, type} the hash has another type
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type')
-local rate, interval, typ = conf[1], conf[2], conf[3]
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', KEYS[3])
+local rate, interval, typ, counted = conf[1], conf[2], conf[3], conf[4]
 --#use limiter
-local score = redis.call('ZSCORE', KEYS[3], ARGV[2])
+local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
+--#use formats
+--#use permits_of
+--#use le32
+local back, grant, to = tonumber(ARGV[4]), ARGV[2], ARGV[3] ~= '' and ARGV[3]
+local score = redis.call('ZSCORE', KEYS[3], grant)
+if not score and back > 0 then
+  -- The oldest of those that are left is the one of which a part may be parked.
+  local stay, oldest = permits_of(grant) - back, redis.call('ZRANGE', KEYS[3], 0, 63, 'WITHSCORES')
+  for i = 1, #oldest, 2 do
+    local m, n = ARGV[2], permits_of(oldest[i])
+    --#use shrink
+    if smaller == oldest[i] and n > stay then
+      grant, score, back = smaller, oldest[i + 1], n - stay
+      break
+    end
+  end
+end
 if not score then
   return {0, 0}
 end
@@ -27,13 +45,9 @@ local value = tonumber(stored)
 --#use whole
 -- Without a value there is nothing to add to: the next acquire rebuilds it from the set.
 rate = tonumber(rate)
-local back = tonumber(ARGV[4])
 if value and rate and (back < 0 or value < rate) then
-  redis.call('INCRBY', KEYS[2], math.min(back, math.max(0, rate - value)))
+  redis.call('INCRBY', KEYS[2], string.format('%.0f', math.min(back, math.max(0, rate - value))))
 end
-if ARGV[3] ~= '' then
-  -- Added before the old one goes: an emptied set would lose its TTL.
-  redis.call('ZADD', KEYS[3], score, ARGV[3])
-end
-redis.call('ZREM', KEYS[3], ARGV[2])
+--#use replace
+replace(grant, score, to)
 return {0, 1}

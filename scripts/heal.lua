@@ -7,14 +7,15 @@
 -- Where that has done something to a set that is too large to add up at once, it is enough, unless it is told to check.
 --
 -- Then the permits in the set are added up. The members counted so far are one unbroken range of ranks, named by its
--- first and last member; a call extends it downwards to the oldest member and then upwards to the newest. Grants,
--- reclaims and releases keep value + used as it is, so permits are missing exactly when value + used < rate at the instant
--- at which the range covers the set, and there are too many exactly when it is more. Where the range has been cut
--- meanwhile (reclaimed from below, released from above), its size tells, and the caller starts over.
+-- first and last member; a call extends it downwards to the oldest member and then upwards to the newest. The hash has it
+-- between two calls, so that whatever puts a member in another's place, or takes one out of the middle, can have the sum
+-- know: see replace. What is reclaimed goes from below, and a grant comes above, or shows in the size of the range: then
+-- the caller starts over. Tripwires, which come and go below all others, are counted when the range has come down to them
+-- and up to the newest. At that instant permits are missing exactly when value + used < rate, and too many if it is more.
 --
--- It may run twice: what is done is not there any more, and a range that it has changed is not the one counted.
+-- It may run twice, and several callers may take turns: they go on with the same sum.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, and how far this has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -22,21 +23,18 @@
 --           add up whatever there is to do before; lowered: the rate was lowered: what is too much comes off value first
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
--- ARGV[5]   members changed so far; the last six are as the call before has replied, and left out to start
+-- ARGV[5]   members changed so far, as the call before has replied; left out to start, as is what follows
 -- ARGV[6]   members ahead of the clock that have been looked at, from the newest on
--- ARGV[7]   oldest member counted so far
--- ARGV[8]   newest member counted so far
--- ARGV[9]   number of members counted so far, -1 before that and -2 after it
--- ARGV[10]  their permits
+-- ARGV[7]   1 when it has begun to add up
 -- Returns   {0, name, number, ...}, of which those that are 0 are left out: what this call has healed:
 --           marked: permits of grants that were marked   restored: the rate, when value was lost
 --           lost: permits that were neither left nor in use   surplus: those beyond the rate
---           and then done, or next and the last six arguments of the next call
+--           and then done, or next and the last three arguments of the next call
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
---           {5} the set changed under the range, start over
+--           {5} the range is not what was added up any more, start over
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil')
-local rate, interval, typ, malformed = conf[1], conf[2], conf[3], false
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil', KEYS[3])
+local rate, interval, typ, counted, malformed = conf[1], conf[2], conf[3], conf[6], false
 --#use limiter
 --#use rate
 if malformed then
@@ -55,11 +53,12 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use le32
 --#use ms48
 --#use members
+--#use replace
 
 --#use says
 local budget = tonumber(ARGV[4])
-local tended, ahead, oldest, newest = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] or '', ARGV[8] or ''
-local members, permits = tonumber(ARGV[9] or -1), tonumber(ARGV[10] or 0)
+local tended, ahead, begun = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] == '1'
+local members, permits, oldest, newest = 0, 0, nil, nil -- the range that is added up
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
 --#use whole
@@ -89,7 +88,10 @@ local function done()
 end
 local function go_on()
   save(freed)
-  return finish('next', tended, ahead, oldest, newest, members, permits)
+  if members > 0 then
+    redis.call('HSET', KEYS[1], KEYS[3], string.format('%d %.0f %d ', members, permits, #oldest) .. oldest .. newest)
+  end
+  return finish('next', tended, ahead, members > 0 and 1 or 0)
 end
 
 -- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.
@@ -123,8 +125,8 @@ local function mark(m, score, place)
   local p = sub(m, -4)
   for k = 0, 3 do
     local to = '\16~t~' .. p .. ms48(now) .. char((place + 89 * k) % 256) .. (#m == 8 and sub(m, 1, 2) or sub(m, -6, -5)) .. p
-    if redis.call('ZADD', KEYS[3], 'NX', score, to) == 1 then
-      redis.call('ZREM', KEYS[3], m)
+    if not redis.call('ZSCORE', KEYS[3], to) then
+      replace(m, score, to)
       marked = marked + (seen_at(m) and 0 or permits_of(m))
       return true
     end
@@ -140,7 +142,7 @@ local function lift(m)
   elseif redis.call('ZADD', KEYS[3], 'NX', t, #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
     return false
   end
-  redis.call('ZREM', KEYS[3], m)
+  replace(m)
   return true
 end
 
@@ -152,7 +154,7 @@ local function tend(page)
     if score <= now and byte(m, 2) ~= 126 and byte(m, 9) ~= 126 then
       done = false -- neither a mark nor a block
     elseif is_spent(m) then
-      redis.call('ZREM', KEYS[3], m)
+      replace(m)
       freed, done = freed + permits_of(m), true
     elseif is_void(m, score) then
       done = lift(m)
@@ -194,7 +196,7 @@ if cooling then
   if #early == 512 then
     return go_on()
   end
-elseif members == -1 then
+elseif not begun then
   while true do
     local page = redis.call('ZREVRANGE', KEYS[3], ahead, ahead + 255, 'WITHSCORES')
     while #page > 0 and tonumber(page[#page]) <= now do
@@ -204,7 +206,7 @@ elseif members == -1 then
       break
     end
     local n = tend(page)
-    budget, ahead = budget - 256, ahead + (n == 0 and #page / 2 or 0)
+    budget, ahead = budget - 256, ahead + (n == 0 and floor(#page / 2) or 0)
     if n == 192 or budget <= 0 then
       return go_on()
     end
@@ -237,28 +239,26 @@ local function trim(n)
   return n - over
 end
 
-if members == -2 then
-  -- More is in use than the rate allows, and counted already: value is below 0. It does not rise above that.
-  local n = value and value < 0 and trim(-value) or 0
-  save(n)
-  return n > 0 and value + n < 0 and go_on() or done()
-end
-
--- Add up the set.
+-- Add up the set. What is below the range is tripwires in the end.
 local card = redis.call('ZCARD', KEYS[3])
-if members == -1 then
-  if tended > 0 and card > budget and not says(ARGV[2], 'check') and value and value + freed <= rate then
-    save(freed)
-    return done()
-  end
-  members = 0
+if not begun and tended > 0 and card > budget and not says(ARGV[2], 'check') and value and value + freed <= rate then
+  save(freed)
+  return done()
 end
+local wires = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', '0', 'LIMIT', 0, 64)
 local lo, hi = card, card - 1
-if members > 0 then
+local size, sum, length, from = string.match(counted or '', '^(%d+) (%d+) (%d+) ()')
+if from then
+  members, permits = tonumber(size), tonumber(sum)
+  oldest, newest = sub(counted, from, from + length - 1), sub(counted, from + length)
   lo, hi = redis.call('ZRANK', KEYS[3], oldest), redis.call('ZRANK', KEYS[3], newest)
-  if not lo or not hi or hi - lo + 1 ~= members then
+end
+if begun and not from or not (lo and hi and hi - lo + 1 == members) then
+  redis.call('HDEL', KEYS[1], KEYS[3])
+  if begun then
     return {5}
   end
+  lo, hi, members, permits, oldest, newest = card, card - 1, 0, 0, nil, nil
 end
 -- add counts a page, unless something had to be done for it.
 local function add(page)
@@ -268,19 +268,16 @@ local function add(page)
   for i = 1, #page, 2 do
     permits = permits + permits_of(page[i])
   end
-  members, budget = members + #page / 2, budget - #page / 2
+  members, budget = members + floor(#page / 2), budget - floor(#page / 2)
   return true
 end
-if lo > 0 then
-  local from = math.max(0, lo - budget)
+if lo > #wires then
+  local from = math.max(#wires, lo - budget)
   local page = redis.call('ZRANGE', KEYS[3], from, lo - 1, 'WITHSCORES')
   if not add(page) then
     return go_on()
   end
-  lo, oldest = from, page[1]
-  if newest == '' then
-    newest = page[#page - 1]
-  end
+  lo, oldest, newest = from, page[1], newest or page[#page - 1]
 end
 if budget > 0 and hi < card - 1 then
   local page = redis.call('ZRANGE', KEYS[3], hi + 1, hi + budget, 'WITHSCORES')
@@ -289,13 +286,20 @@ if budget > 0 and hi < card - 1 then
   end
   hi, newest = hi + #page / 2, page[#page - 1]
 end
-if lo > 0 or hi < card - 1 then
+if lo > #wires or hi < card - 1 then
   return go_on()
+end
+if counted then
+  redis.call('HDEL', KEYS[1], KEYS[3])
+end
+for i = 1, #wires do
+  permits = permits + permits_of(wires[i])
 end
 
 -- Settle. Of a value that was lost, or is beyond the rate, nothing is believed. Otherwise what is too much goes from the
 -- oldest members, so that a release by Java keeps what it gave, as far as those of a page stand for it, and the rest comes
--- off value, below 0 if need be: then the window has no room until that has expired.
+-- off value, below 0 if need be: then the window has no room until that has expired. Where the rate was lowered value comes
+-- first, and no member goes where it is below 0 already: that would make room for a reservation.
 if not stored and card == 0 then
   return done() -- nobody has used it yet
 end
@@ -303,14 +307,13 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
-  if surplus > 0 and value + freed <= rate and not cooling and not says(ARGV[2], 'lowered') then
+  if says(ARGV[2], 'lowered') then
+    left = left + (left < 0 and value >= 0 and trim(-left) or 0)
+  elseif surplus > 0 and value + freed <= rate and not cooling then
     left = left + trim(surplus)
   end
 else
   restored = rate
-end
-if left < 0 and says(ARGV[2], 'lowered') then
-  left, members = left + trim(-left), -2
 end
 if cooling and left > 0 then
   left = left - join(0, left)
@@ -324,5 +327,4 @@ else
     redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(ttl, 9007199254740992))) -- it would fail on one near 2^63
   end
 end
-freed = 0
-return left < 0 and members == -2 and go_on() or done()
+return done()

@@ -34,6 +34,11 @@ end
 local now = tonumber(ARGV[2])
 --#use now
 
-return {0, now, fields, redis.call('GET', KEYS[2]), redis.call('ZCARD', KEYS[3]),
-  redis.call('ZREVRANGE', KEYS[3], 0, tonumber(ARGV[3]) - 1, 'WITHSCORES'),
+local members = redis.call('ZREVRANGE', KEYS[3], 0, tonumber(ARGV[3]) - 1, 'WITHSCORES')
+if type(members[2]) == 'number' then -- as Dragonfly gives scores to scripts
+  for i = 2, #members, 2 do
+    members[i] = string.format('%.17g', members[i])
+  end
+end
+return {0, now, fields, redis.call('GET', KEYS[2]), redis.call('ZCARD', KEYS[3]), members,
   redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[3])}

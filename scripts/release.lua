@@ -4,7 +4,7 @@
 -- Redisson (3.52.0 to 4.7.0) leaves the members: a released permit returns a second time when its
 -- member expires. Newest first: taking the oldest would make the next waiter wait longer.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -14,8 +14,8 @@
 -- Returns   {0, left, available} left > 0: too many members for one call, send the rest at once
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'coolDown')
-local rate, interval, typ, keep, cool_down, malformed = conf[1], conf[2], conf[3], conf[4], conf[5], false
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'coolDown', KEYS[3])
+local rate, interval, typ, keep, cool_down, counted, malformed = conf[1], conf[2], conf[3], conf[4], conf[5], conf[6], false
 --#use limiter
 --#use rate
 --#use keep_alive
@@ -42,6 +42,7 @@ local function is_block(m)
 end
 --#use permits_of
 --#use le32
+--#use replace
 
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
@@ -73,7 +74,7 @@ for i = 1, #members, 2 do
     end
     break
   elseif blocks then
-    redis.call('ZREM', KEYS[3], m)
+    replace(m)
     left = left - n
   else
     left = left - n
@@ -86,9 +87,7 @@ end
 if cut then
   local m, n = cut, rest
   --#use shrink
-  -- Added before the old one goes: an emptied set would lose its TTL.
-  redis.call('ZADD', KEYS[3], score, smaller)
-  redis.call('ZREM', KEYS[3], m)
+  replace(m, score, smaller)
 end
 
 value = math.min(rate, value + tonumber(ARGV[2]) - left)

@@ -17,7 +17,7 @@
 -- A caller that wants several limiters first finds its place in all of them, and takes nothing. Since it tells each of
 -- them the same instant since which it has waited, the one that has waited longest comes first everywhere.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, minGap, coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- KEYS[4]   string: who takes permits ahead of their return, of the type in ARGV[1]
@@ -41,8 +41,8 @@
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits exceed the rate   {4} the hash is malformed
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown')
-local rate, interval, typ, keep, malformed = conf[1], conf[2], conf[3], conf[4], false
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'keepAliveTime', 'minGap', 'coolDown', KEYS[3])
+local rate, interval, typ, keep, counted, malformed = conf[1], conf[2], conf[3], conf[4], conf[7], false
 --#use limiter
 --#use rate
 --#use keep_alive
@@ -60,6 +60,7 @@ local now = tonumber(ARGV[6])
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use permits_of
 --#use le32
+--#use replace
 local function is_block(m)
   --#use is_block
   return at
@@ -102,7 +103,7 @@ elseif held > 0 or unsure or not value or value < want then
 end
 
 local gap, paused = tonumber(conf[5] or 0) or 0, (tonumber(conf[6] or 0) or 0) > now
-gap = gap > 0 and gap or 0 -- nan is none, too, as in acquire
+gap = gap > 0 and gap + 0.0 or 0 -- nan is none, too, as in acquire
 if gap > 0 and want > 0 and not paused then
   -- As in acquire: each permit of the newest grant takes a gap.
   local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
@@ -206,7 +207,7 @@ if name ~= '' then
   elseif ahead and lacking == 0 and n == want then
     -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
     -- the permits that it has got take to come back. Where little is left, they get those permits, too.
-    local pause = math.min(interval, math.ceil(interval * 4 * want / rate))
+    local pause = math.min(interval, math.ceil(interval * 4.0 * want / rate))
     if 4 * want > 3 * rate then
       pause = interval + math.min(25, math.ceil(interval / 10))
     end
@@ -256,7 +257,7 @@ local function reply()
   if name == '' then
     return {0, n, rate, interval}
   end
-  return {0, n, rate, interval, lacking, wait(), place or 0, place and me[3] or 0}
+  return {0, n, rate, interval, lacking, floor(wait()), place or 0, place and me[3] or 0}
 end
 -- Whoever waits for permits that lack keeps the limiter alive, even if nobody takes any for a while.
 if n == 0 and not mine and lacking == 0 then
@@ -264,14 +265,14 @@ if n == 0 and not mine and lacking == 0 then
 end
 
 if mine then
-  redis.call('ZREM', KEYS[3], mine)
+  replace(mine)
 end
 if back > held then
   if expired > 0 then
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, expired - 1)
   end
   for i = 1, #spent do
-    redis.call('ZREM', KEYS[3], spent[i])
+    replace(spent[i])
   end
 end
 if n > 0 then

@@ -3,6 +3,7 @@
 package scripts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,8 +29,8 @@ const instant = 1_700_000_000_000
 
 // A state is the content of the keys of one limiter.
 type state struct {
-	hash    map[string]string
-	value   string // "" if absent
+	hash    map[string]string // the field "counted" is called as the set
+	value   string            // "" if absent
 	members []member
 	ahead   string           // who takes permits ahead; "" if absent
 	ttls    [3]time.Duration // of the hash, value and members, 0 for none; rounded up to minutes
@@ -56,11 +57,24 @@ type row struct {
 // keys are the keys of one row. Each row has its own.
 type keys [4]string
 
+// of returns the keys of a script.
+func (k keys) of(script string) []string {
+	switch script {
+	case "reserve":
+		return k[:]
+	case "acquire_all":
+		return slices.Repeat(k[:3], 6) // unused places repeat a key
+	}
+	return k[:3]
+}
+
 // put sets the keys to the state s, with scores relative to base.
 func (k keys) put(ctx context.Context, rdb *redis.Client, s state, base int64) error {
 	pipe := rdb.Pipeline()
 	pipe.Del(ctx, k[:]...)
-	pipe.HSet(ctx, k[0], s.hash)
+	for name, v := range s.hash {
+		pipe.HSet(ctx, k[0], cmp.Or(map[string]string{"counted": k[2]}[name], name), v)
+	}
 	if s.value != "" {
 		pipe.Set(ctx, k[1], s.value, 0)
 	}
@@ -114,6 +128,10 @@ func (k keys) get(ctx context.Context, rdb *redis.Client, base int64) (state, er
 		return s, err
 	}
 	s.hash, s.value, s.ahead = fields.Val(), value.Val(), ahead.Val()
+	if v, ok := s.hash[k[2]]; ok {
+		delete(s.hash, k[2])
+		s.hash["counted"] = v
+	}
 	for _, z := range members.Val() {
 		s.members = append(s.members, member{int64(z.Score) - base, z.Member.(string)})
 	}
@@ -127,13 +145,6 @@ func (k keys) get(ctx context.Context, rdb *redis.Client, base int64) (state, er
 
 // run makes the call with src as the text of the script, and returns how the outcome differs from the row.
 func (row *row) run(ctx context.Context, rdb *redis.Client, src string, k keys) error {
-	n, times := 3, 1
-	switch row.script {
-	case "reserve":
-		n = 4
-	case "acquire_all":
-		times = 6 // unused places repeat a key
-	}
 	base, clock := int64(instant), strings.HasPrefix(row.name, "2. ")
 	args := []any{row.typ}
 	for _, a := range row.args {
@@ -146,7 +157,7 @@ func (row *row) run(ctx context.Context, rdb *redis.Client, src string, k keys) 
 	if err := k.put(ctx, rdb, row.before, base); err != nil {
 		return err
 	}
-	raw, err := rdb.Eval(ctx, src, slices.Repeat(k[:n], times), args...).Result()
+	raw, err := rdb.Eval(ctx, src, k.of(row.script), args...).Result()
 	if err != nil {
 		return err
 	}

@@ -46,7 +46,7 @@ func TestAcquireAllTreatsLimitersAlike(t *testing.T) {
 // The tests below check rules that all scripts share, on states for which the scripts once differed.
 
 // lostValues are values that INCRBY does not accept.
-var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-05", "nan", "x", "9007199254740994", "99999999999999999999"}
+var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-05", "nan", "x", "9007199254740994", "9223372036854775807", "99999999999999999999"}
 
 // TestValueThatIsNone checks that no script fails on a value that is not a whole number, least of all after it has
 // written something. A script goes by the members instead, or leaves the repair to acquire.
@@ -135,7 +135,40 @@ func TestGiveBackKnowsItsBounds(t *testing.T) {
 		{"give_back", "a part", set("5", member{-100, five}), []any{five, two, 3}, "0", "0 1", after(set("8", member{-100, two}))},
 		{"give_back", "all", set("3", member{-100, two}), []any{two, "", 2}, "0", "0 1", after(set("5"))},
 		{"give_back", "too many are free", set("8", member{-100, five}), []any{five, two, 3}, "0", "0 1", after(set("10", member{-100, two}))},
+		{"give_back", "too many are free by far", set("10", member{-100, five}), []any{five, two, 3}, "0", "0 1", after(set("10", member{-100, two}))},
+		{"give_back", "more was used than was asked for", set("8", member{-100, two}), []any{two, five, -3}, "0", "0 1", after(set("5", member{-100, five}))},
+		{"give_back", "more was used, and all are free", set("10", member{-100, two}), []any{two, five, -3}, "0", "0 1", after(set("7", member{-100, five}))},
+		{"give_back", "more was used, and none is free", set("0", member{-100, two}), []any{two, five, -3}, "0", "0 1", after(set("-3", member{-100, five}))},
 		{"give_back", "gone", set("3", member{-100, two}), []any{five, two, 3}, "0", "0 0", nil},
+	})
+}
+
+// TestCoolDownKeepsWhatIsOwed checks that a cool-down forgets no grant for one that may be given back: a reservation
+// that holds what is yet to expire, or a grant settled to more. What a peer has released and left in the set goes, the
+// oldest first.
+func TestCoolDownKeepsWhatIsOwed(t *testing.T) {
+	till := instant + 300
+	taken := func(t, permits int64) member {
+		return member{-700, block(t, permits, false, string([]byte{0, byte(till), byte(till >> 8)}))}
+	}
+	cools := []any{300, 0, now, 21, 0}
+	fields := hash("coolDown", at(300))
+	set := func(value string, members ...member) state {
+		return state{hash: hash(), value: value, members: members}
+	}
+	then := func(value string, members ...member) *state {
+		return &state{hash: fields, value: value, members: members}
+	}
+	three, four, nine := own(0, 3), own(0, 4), own(0, 9)
+	reply := "0 " + at(300) + " now"
+	check(t, []row{
+		{"cool_down", "a reservation", set("-3", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
+		{"cool_down", "that joins the cool-down", set("-3", member{-900, four}, member{-800, nine}), cools, "0", reply, then("-3", taken(-900, 4), taken(-800, 9))},
+		{"cool_down", "a part of what it lacks has expired", set("-3", member{-1000, java(1)}, member{-900, three}, member{-100, nine}), cools, "0", reply, then("-2", taken(-900, 3), member{-100, nine})},
+		{"cool_down", "and value was lost", set("", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
+		{"cool_down", "and less is in use than that", set("-3", member{-100, nine}), cools, "0", reply, then("0", taken(0, 1), member{-100, nine})},
+		{"cool_down", "too many are in use besides", set("-1", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-1", taken(-900, 2), member{-100, nine})},
+		{"cool_down", "a peer has released", set("3", member{-900, four}, member{-100, nine}), cools, "0", reply, then("0", taken(-900, 1), member{-100, nine})},
 	})
 }
 
@@ -186,5 +219,43 @@ func TestFloorOfAcquireAll(t *testing.T) {
 		{"acquire_all", "it stays free", before, args, "0 2 4", "0", &state{hash: hash(), value: "4", members: append(before.members, member{0, own(0, 2)})}},
 		{"acquire_all", "it would not", before, args, "0 2 5", "0 1", nil},
 		{"acquire_all", "it cannot", before, args, "0 2 9", "3 1 10", nil},
+	})
+}
+
+// TestClientTTLOutlivesTwoIntervals checks that the keys of a client live for two intervals at least, whatever WithClientKeyTTL
+// says: state that expires before the permits in use are back would be a second burst.
+func TestClientTTLOutlivesTwoIntervals(t *testing.T) {
+	const hour = 3_600_000
+	state := func(ttl time.Duration, value string, m ...member) state {
+		return state{hash: hash("type", "1", "interval", fmt.Sprint(hour)), value: value, members: append(m, member{-100, java(4)}), ttls: [3]time.Duration{0, ttl, ttl}}
+	}
+	before, after, smaller := state(0, "6"), state(2*time.Hour, "5", member{0, own(0, 1)}), state(2*time.Hour, "7")
+	smaller.members[0].member = java(3)
+	till := le32((instant + 1000) % (1 << 32))[:2]
+	cooled := state(2*time.Hour, "0", member{1000 - hour, block(0, 6, false, "\x00"+till)})
+	cooled.hash["coolDown"] = at(1000)
+	check(t, []row{
+		{"acquire", "", before, asks(1, 1, 0, 60_000), "1", "0 5 now 10 3600000 0 0", &after},
+		{"acquire_rest", "", before, asked(1, 1, "", "", 60_000, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 3600000", &after},
+		{"acquire_all", "", before, []any{now, 0, 60_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
+		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 60_000}, "1", "0 1 10 3600000", &after},
+		{"release", "", before, []any{1, 60_000, now}, "1", "0 0 7", &smaller},
+		{"cool_down", "", before, []any{1000, 0, now, 21, 60_000}, "1", fmt.Sprint("0 ", at(1000), " now"), &cooled},
+	})
+}
+
+// TestAvailableKnowsItsBounds checks that no fewer than 0 and no more than the rate are available.
+func TestAvailableKnowsItsBounds(t *testing.T) {
+	many := func(n int, permits int64, value string) state {
+		return state{hash: hash("rate", "1500"), value: value, members: each(n, -100, func(i int) string { return fmt.Sprintf("\x08java%04d", i) + le32(permits) })}
+	}
+	args := []any{now, "", 0, 0}
+	check(t, []row{
+		{"available", "more is in use than the rate", with("-3", member{-100, java(13)}), args, "0", "0 1 0 now", nil},
+		{"available", "more than that is left", with("-1", member{-100, java(13)}), args, "0", "0 1 0 now", nil},
+		{"available", "nothing is in use", with("14"), args, "0", "0 1 10 now", nil},
+		{"available", "more is left than the rate", with("14", member{-100, java(4)}), args, "0", "0 1 6 now", nil},
+		{"available", "of a large set", many(1001, 2, "-502"), []any{now, "u", 1000, 2000}, "0", "0 1 0 now", nil},
+		{"available", "of a large set, by value", many(1001, 2, "-502"), args, "0", "0 1 0 now", nil},
 	})
 }

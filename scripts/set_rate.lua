@@ -1,11 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap and coolDown
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown and how far heal has come
 -- KEYS[2]   string: permits left, of the new type (the caller's own when PER_CLIENT)
 -- KEYS[3]   sorted set: one member a grant, of the new type
 -- KEYS[4]   string: permits left, of the other type
 -- KEYS[5]   sorted set: one member a grant, of the other type
+-- KEYS[6]   string: what is parked of the new type
 -- ARGV[1]   rate, permits
 -- ARGV[2]   interval, ms
 -- ARGV[3]   keepAliveTime, ms, 0 for none
@@ -15,16 +16,17 @@
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
---           call: value has changed as the rate has, below 0 if need be, and the caller settles it by audit and trim;
+--           call: value has changed as the rate has, below 0 if need be, and heal settles it;
 --           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
 
 --#use says
 local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate')
-local was = conf[1]
+local was, parked = conf[1], redis.pcall('GET', KEYS[6])
 if not was and says(ARGV[6], 'exists') then
   return {0}
 end
 redis.call('HSET', KEYS[1], 'rate', ARGV[1], 'interval', ARGV[2], 'keepAliveTime', ARGV[3], 'type', ARGV[4])
+redis.call('HDEL', KEYS[1], KEYS[3], KEYS[5]) -- heal is to add up anew
 if ARGV[7] == '0' then
   redis.call('HDEL', KEYS[1], 'minGap')
 else
@@ -71,70 +73,101 @@ local function free(n)
   return 0
 end
 
+-- What else has the name of the key of what is parked is somebody else's.
+local score, from = string.match(type(parked) == 'string' and #parked > 26 and parked or '', '^parked (%d%d%d%d%d%d%d%d%d+%.?%d*) ()')
 local later = 0
 if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  if score then
+    redis.call('UNLINK', KEYS[6])
+  end
   if till <= now then
     return {1, 0, others}
   end
   redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
-elseif redis.call('ZCARD', KEYS[3]) > 512 then
-  -- Nobody knows how much is in use. But value changes by as much as the rate, so the two add up to the new rate as
-  -- they did to the old one, and what expires from now on frees no permit that the new rate does not have. Of a value
-  -- that was lost nothing is taken to be left. Each member holds a permit at least.
+else
+  -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires
+  -- would free a permit which the new rate does not have. Here value is 0, too, and the oldest are parked, until used =
+  -- rate: the first permit then comes back exactly when the window has room for it. A value below 0 falls further, and none
+  -- go: they would make room for a reservation that waits for their return.
   local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
   --#use whole
-  local known = old and old >= 1 and old <= 9007199254740992
-  local left = math.min(known and (value or 0) + rate - old or 0, rate - redis.call('ZCARD', KEYS[3]))
-  if till > now then
-    left = math.min(left, 0)
+  local owing = not value or value < 0
+  -- At a higher rate what is parked comes into the set again, and has its room first.
+  if score and old and rate > old then
+    local m = sub(parked, from)
+    for _ = 1, 64 do -- what was parked of the same grant before may be in the set
+      if redis.call('ZADD', KEYS[3], 'NX', score, m) == 1 then
+        break
+      end
+      m = sub(m, 1, -6) .. char((byte(m, -5) + 1) % 256) .. sub(m, -4)
+    end
+    value = value and redis.call('INCRBY', KEYS[2], string.format('%.0f', -permits_of(m)))
+    redis.call('UNLINK', KEYS[6])
+    from = nil
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', math.max(left, -9007199254740992)))
-  later = 1
-else
-  redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
-  local members = redis.call('ZRANGE', KEYS[3], 0, -1, 'WITHSCORES')
-  local permits, used = {}, 0
-  for i = 1, #members, 2 do
-    permits[i] = permits_of(members[i])
+  local used, left, card = 0, nil, redis.call('ZCARD', KEYS[3])
+  if card <= 512 then
+    redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
+  end
+  local oldest, permits = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES'), {}
+  for i = 1, #oldest, 2 do
+    permits[i] = permits_of(oldest[i])
     used = used + permits[i]
   end
-  if used > rate then
-    -- More is in use than the new rate allows. Redisson leaves the members, and each that expires
-    -- would free a permit which the new rate does not have. The oldest go, until used = rate: the
-    -- first permit then comes back exactly when the window has room for it. Those of a cool-down that were
-    -- free when it was set go before.
-    local function unused(m)
+  if card <= 512 then
+    left = rate - used
+  else
+    -- Nobody knows how much is in use. But value changes by as much as the rate, so the two add up to the new rate as
+    -- they did to the old one, and what expires from now on frees no permit that the new rate does not have. Of a value
+    -- that was lost nothing is taken to be left. Each member holds a permit at least.
+    local known = old and old >= 1 and old <= 9007199254740992
+    left, later = math.min(known and (value or 0) + rate - old or 0, rate - card), 1
+  end
+  -- park takes out of the oldest grants what is too much, or out of the blocks of permits that were free when a cool-down
+  -- was set. Other blocks stay.
+  local last, taken = nil, 0
+  local function park(unused)
+    for i = 1, #oldest, 2 do
+      local m, was = oldest[i], permits[i]
       --#use is_block
-      return at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
-    end
-    -- drop takes out of a member what is over.
-    local function drop(i)
-      local m, n = members[i], math.max(0, permits[i] - (used - rate))
-      if n > 0 then
-        --#use shrink
-        redis.call('ZADD', KEYS[3], members[i + 1], smaller)
+      local nobodys = at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
+      if left < 0 and was > 0 and (unused and nobodys or not unused and not at) then
+        local n = math.max(0, was + left)
+        if n > 0 then
+          --#use shrink
+          redis.call('ZADD', KEYS[3], oldest[i + 1], smaller)
+          oldest[i] = smaller
+        end
+        redis.call('ZREM', KEYS[3], m)
+        permits[i], left = n, left + was - n
+        if not unused then
+          last, taken = i, taken + was - n
+        end
       end
-      redis.call('ZREM', KEYS[3], m)
-      used = used - permits[i] + n
-      permits[i] = n
-    end
-    for i = 1, #members, 2 do
-      if used > rate and unused(members[i]) then
-        drop(i)
-      end
-    end
-    local i = 1
-    while used > rate do
-      if permits[i] > 0 then
-        drop(i)
-      end
-      i = i + 2
     end
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', free(rate - used)))
+  if not owing then
+    park(true)
+    park(false)
+  end
+  if taken > 0 then
+    -- Its id is of its own, so that nobody takes it for the last of those grants.
+    local n, m = math.min(4294967295, taken + (from and permits_of(parked) or 0)), oldest[last]
+    m = #m == BC0I and '\16~p~' .. sub(m, 5) or #m == LC0I and sub(m, 1, 8) .. '~p' .. sub(m, 11) or sub(m, 1, 1) .. char((byte(m, 2) + 1) % 256) .. sub(m, 3)
+    --#use shrink
+    local at = tonumber(oldest[last + 1])
+    local ends = math.min(at, now) + interval - now
+    if not parked or score then
+      redis.call('SET', KEYS[6], string.format('parked %.17g ', at) .. smaller, 'PX', string.format('%.0f', math.max(1, ends)))
+    end
+  end
+  if later == 1 and till > now then
+    left = math.min(left, 0)
+  end
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or free(left), -9007199254740992)))
 end
 
 if stay > 0 then

@@ -4,6 +4,7 @@ package scripts
 
 import (
 	"encoding/binary"
+	"fmt"
 	"strconv"
 	"strings"
 )
@@ -17,6 +18,11 @@ func hash(fields ...string) map[string]string {
 		}
 	}
 	return m
+}
+
+// counted returns the fields of a limiter of which heal has added up some members, from the oldest to the newest.
+func counted(members, permits int, oldest, newest string) map[string]string {
+	return hash("counted", fmt.Sprintf("%d %d %d %s%s", members, permits, len(oldest), oldest, newest))
 }
 
 // at returns the instant ms milliseconds after the call, as the hash stores it.

@@ -4,8 +4,8 @@ package wire
 
 import "encoding/binary"
 
-// A Layout tells the members of a permits set apart by who writes them, where [Format] tells only
-// how they are read: Redisson 3.17.0 to 3.20, Redisson 3.21.0 and later, and this package all write FormatBc0I.
+// A Layout is a format of members together with its writer. A [Format] says only how members are read: Redisson
+// 3.17.0 to 3.20, Redisson 3.21.0 and later, and this package all write FormatBc0I.
 type Layout uint8
 
 const (
@@ -46,11 +46,11 @@ func (y Layout) row() Layout {
 // followed by " ours" for LayoutOurs.
 func (y Layout) String() string { return layouts[y.row()].name }
 
-// Writers returns who writes the layout, in words: "Redisson 3.17.0 to 3.20", or "Go" for this package.
+// Writers returns who writes the layout, such as "Redisson 3.17.0 to 3.20", or "Go" for this package.
 func (y Layout) Writers() string { return layouts[y.row()].writers }
 
-// Readers returns which versions of Redisson read the layout, in words. The others fail at a member of it, or
-// count random bytes as permits. This package reads all of them, except LayoutUnknown.
+// Readers returns the versions of Redisson that read the layout, in words. Other versions fail at such a member, or
+// count random bytes as permits. This package reads every layout except LayoutUnknown.
 func (y Layout) Readers() string { return layouts[y.row()].readers }
 
 // Layout returns the layout of a member that [ParseMember] or [ratelimiter.RateLimiter.Inspect] has returned.

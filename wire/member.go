@@ -9,8 +9,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Format is a layout of the members of a permits set. Which layouts a Redisson client reads and writes
-// depends on its version; see docs/design/protocol.md.
+// A Format is an encoding of the members of a permits set. Which formats a Redisson client reads and writes depends
+// on its version; see docs/design/protocol.md.
 type Format uint8
 
 const (
@@ -47,9 +47,9 @@ type Member struct {
 	Permits uint32
 }
 
-// ParseMember parses a member of any of the four layouts. For bytes that fit none of them it returns a Member
-// with the format FormatUnknown and the permits that a reader finds in the last four bytes, and an error that
-// wraps [ratelimiter.ErrMalformed].
+// ParseMember parses a member of any of the four layouts. If the bytes fit none of them, it returns an error that
+// wraps [ratelimiter.ErrMalformed], and a Member with the format FormatUnknown and the permits that a reader finds in
+// the last four bytes.
 func ParseMember(b []byte) (Member, error) {
 	m := Member{}
 	if len(b) >= 8 {

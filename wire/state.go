@@ -4,12 +4,12 @@ package wire
 
 import "time"
 
-// A State is a copy of what Redis holds of a limiter at one instant, for somebody who wants to know why callers
-// wait. It shows the stored data and not its meaning: expired grants are reclaimed lazily, so they may still be
-// there, and Value may be less than AvailablePermits returns. [ratelimiter.RateLimiter.Inspect] returns one.
+// A State is a copy of all that Redis holds of a limiter at one instant, for finding out why callers wait. It shows
+// the stored data and not its meaning. Expired grants are reclaimed lazily, so they may still be there, and Value may
+// be less than AvailablePermits returns. [ratelimiter.RateLimiter.Inspect] returns a State.
 type State struct {
-	// Time is the instant at which the keys were read, by the limiter's clock: that of Redis, or that of this
-	// process with [ratelimiter.WithClientClock].
+	// Time is the instant at which the keys were read, by the limiter's clock: that of Redis, or of this process with
+	// [ratelimiter.WithClientClock].
 	Time time.Time
 
 	// HashKey, ValueKey and PermitsKey are the names of the limiter's keys. In a PER_CLIENT limiter the last
@@ -23,8 +23,8 @@ type State struct {
 	// a limiter are included. The fields coolDown and reopenUntil, in milliseconds since the epoch, are present
 	// while a cool-down is in force or re-opens.
 	Fields map[string]string
-	// Value is the content of the value key as it is stored, and empty if HasValue is false. The key does not
-	// exist until the first acquire, nor after it was evicted or deleted.
+	// Value is the content of the value key as it is stored, or empty if HasValue is false. The key does not exist
+	// before the first acquire, or after it was evicted or deleted.
 	Value    string
 	HasValue bool
 
@@ -32,26 +32,26 @@ type State struct {
 	MemberCount int64
 	// Members are the newest members, newest first, at most 100.
 	Members []StoredMember
-	// Formats counts the Members by format. There is more than one if Redisson versions meet that do not read
+	// Formats counts the Members by format. It has several if Redisson versions share the limiter that cannot read
 	// each other's members.
 	Formats map[Format]int
-	// Layouts counts the Members by layout, which tells by whom they were written: it sets Redisson 3.17.0 to
-	// 3.20, Redisson 3.21.0 and later, and this package apart, whose format is the same.
+	// Layouts counts the Members by layout, which shows who wrote them. Unlike Formats it separates Redisson 3.17.0 to
+	// 3.20, Redisson 3.21.0 and later, and this package.
 	Layouts map[Layout]int
 }
 
-// A StoredMember is one member of a permits set with its score. A member that no Redisson writes has the Format
-// FormatUnknown, and the Permits that a reader finds in its last four bytes. Permits that a cool-down holds are
-// members whose ID begins with ~c, or with ~l once they have been lifted. A member whose ID begins with ~w and
-// whose Time is the Unix epoch is a tripwire of callers that wait; it is nobody's grant, and Value is one less
-// because of it.
+// A StoredMember is one member of a permits set with its score. If no Redisson version writes such a member, its
+// Format is FormatUnknown, and its Permits are those that a reader finds in its last four bytes.
+//
+// Two kinds of members are not grants of permits to a caller. A member whose ID begins with ~c holds permits for a
+// cool-down; once the cool-down has been lifted, its ID begins with ~l. A member whose ID begins with ~w and whose
+// Time is the Unix epoch is a tripwire of callers that wait; it lowers Value by one.
 type StoredMember struct {
 	Member
 	// Raw is the member as it is stored.
 	Raw []byte
 	// Time is the score: when the permits were acquired, by the clock of the client that acquired them.
 	Time time.Time
-	// Expired reports whether the permits had come back at State.Time, whether or not anybody has reclaimed
-	// them.
+	// Expired reports whether the permits had expired at State.Time, whether or not a call has reclaimed them.
 	Expired bool
 }

@@ -51,8 +51,9 @@ func RequireNoAllocations(t *testing.T, hook ratelimiter.Hook) {
 	}))
 }
 
-// EveryOutcome makes requests to a limiter of 2 permits a minute: two are granted, one and a look at the limiter rejected, one is
-// wrong, one of two permits times out, and one is canceled.
+// EveryOutcome makes one request for each outcome that a Hook can report, and a few more. The limiter has 2 permits a
+// minute: two requests are granted, a request and a Peek are rejected, one is invalid, one for two permits times out, and
+// one is canceled.
 func EveryOutcome(t *testing.T, l *ratelimiter.RateLimiter) {
 	t.Helper()
 	ctx := t.Context()

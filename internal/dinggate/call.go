@@ -60,7 +60,7 @@ const maxTokenRequest = 1 << 16
 
 // identify tells whose call a request is.
 func (g *Gate) identify(r *http.Request) call {
-	ip := g.ip(r)
+	ip := address(r)
 	c := call{caller: r.Header.Get(HeaderCaller), path: r.URL.Path, style: styleOf(r.URL.Path)}
 	if c.caller == "" {
 		c.caller = ip

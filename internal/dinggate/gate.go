@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package dinggate is a gateway that throttles as DingTalk's does, for tests and demos: an
+// Package dinggate is a gateway that throttles as DingTalk's does, for tests and an example: an
 // http.Handler that counts the calls it gets, punishes who goes over a limit, answers with DingTalk's
 // status codes and bodies, and keeps a [Ledger] of all that.
 //
@@ -34,13 +34,8 @@ import (
 	"time"
 )
 
-// The headers of a test that tells the Gate more than a real caller would.
-const (
-	// HeaderIP is the egress IP that a request claims to come from; see [WithIPHeader].
-	HeaderIP = "X-Dinggate-Ip"
-	// HeaderCaller names the process that sends a request, for the ledger: [Ledger.Callers].
-	HeaderCaller = "X-Dinggate-Caller"
-)
+// HeaderCaller names the process that sends a request, for the ledger: [Ledger.Callers].
+const HeaderCaller = "X-Dinggate-Caller"
 
 // LedgerPath is where a Gate answers GET with its [Ledger] as JSON. Such requests are not counted.
 const LedgerPath = "/dinggate/ledger"
@@ -65,20 +60,13 @@ type meterKey struct {
 	key       string
 }
 
-type config struct {
-	limits   Limits
-	ipHeader bool
-}
+type config struct{ limits Limits }
 
 // An Option changes a Gate.
 type Option func(*config)
 
 // WithLimits sets the limits and the lengths of the penalties. The default is [Standard].
 func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
-
-// WithIPHeader takes the egress IP of a request from its [HeaderIP], where it has one, so that many
-// IPs fit on one loopback address. The default is the address of the connection.
-func WithIPHeader() Option { return func(c *config) { c.ipHeader = true } }
 
 // New is a Gate that has seen no call.
 func New(opts ...Option) *Gate {
@@ -185,11 +173,8 @@ func (g *Gate) Ban(d Dimension, key string, length time.Duration) error {
 	return nil
 }
 
-// ip is where a request comes from, as far as the Gate believes it.
-func (g *Gate) ip(r *http.Request) string {
-	if ip := r.Header.Get(HeaderIP); g.cfg.ipHeader && ip != "" {
-		return ip
-	}
+// address returns the IP that a request comes from.
+func address(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
 		return host
 	}

@@ -16,7 +16,9 @@ var advice = []struct{ part, what string }{
 	{"unauthenticated multibulk length", "it wants a password: set Password, and Username for a user of an ACL, in the redis client's options"},
 	{"WRONGPASS", "check Username and Password in the redis client's options"},
 	{"invalid username-password", "check Username and Password in the redis client's options"},
-	{"NOPERM", "docs/design/protocol.md lists what the ACL of the user has to allow"},
+	{"NOPERM", noPermission},
+	{"ACL failure in script", noPermission},
+	{"The user executing the script can't", noPermission},
 	{"first record does not look like a TLS handshake", "it does not speak TLS there; leave TLSConfig out of the redis client's options, or use redis:// in place of rediss://"},
 	{"x509:", "its certificate is not trusted; RootCAs in TLSConfig has those who signed it"},
 	{"certificate required", "it wants a certificate of the client: Certificates in TLSConfig"},
@@ -28,19 +30,22 @@ var advice = []struct{ part, what string }{
 	{"EOF", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
 	{"connection reset by peer", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
 	{"LOADING", "it loads its data; try again in a moment"},
-	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check tells which"},
+	{"CLUSTERDOWN", "the cluster has no master for some slots; redis-cli --cluster check HOST:PORT tells which"},
 	{"OOM ", "its memory is full; raise maxmemory, or delete what is not needed"},
 	{"READONLY", "it is a replica; connect to the master, through Sentinel, or with a cluster client"},
 	{"MISCONF", "it cannot save its data; see its log and its disk"},
 	{"NOREPLICAS", "it has fewer replicas than min-replicas-to-write asks for; bring them back"},
 	{"BUSY ", "a script has been running for too long; SCRIPT KILL ends it if it has not written"},
-	{"connection pool timeout", "all connections are in use; raise PoolSize, or give slow commands a redis client of their own"},
+	{"too many open files", "raise the limit of open files of this process, or find what leaves them open"},
+	{"connection pool timeout", "raise PoolSize, or give slow commands a redis client of their own"},
 	{redis.ErrClosed.Error(), "close the limiters' Client before the redis client"},
 	{"WRONGTYPE", "another program, or another limiter, uses the name; choose another one"},
 	{"DB index is out of range", "it has fewer databases; 0 is the first"},
 }
 
-// Advise adds to err, of Redis or of the connection, what to check, if that is known.
+const noPermission = "docs/design/protocol.md lists what the ACL of the user has to allow; rrl doctor NAME --app-user USER says what is missing"
+
+// Advise adds advice on what to check to err, an error of Redis or of the connection, if there is any.
 func Advise(err error) error {
 	text := err.Error()
 	for _, a := range advice {

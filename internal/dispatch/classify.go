@@ -4,19 +4,25 @@ package dispatch
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"strings"
+	"syscall"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
-// Failure returns the meaning of err, the error of an attempt, with [Advise]. It must not be nil.
+// Failure returns the meaning of err, the error of an attempt, with [Advise]. The argument must not be nil.
 func Failure(err error) *retry.Error {
 	var re redis.Error
 	outcome := Classify(err)
+	advised := Advise(err)
+	if Denied(err) {
+		advised = fmt.Errorf("%w: %w", retry.ErrDenied, advised)
+	}
 	return &retry.Error{
-		Err:      Advise(err),
+		Err:      advised,
 		Outcome:  outcome,
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
 		Answered: errors.As(err, &re),
@@ -26,7 +32,7 @@ func Failure(err error) *retry.Error {
 	}
 }
 
-// Classify returns the outcome of an attempt that ended with err. It must not be nil.
+// Classify returns the outcome of an attempt that ended with err. The argument must not be nil.
 func Classify(err error) retry.Outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
@@ -57,12 +63,22 @@ func Classify(err error) retry.Outcome {
 // local reports whether err comes from this process and says nothing about Redis.
 func local(err error) bool { return panicked(err) || crowded(err) }
 
+// exhausted reports whether err says that this process, or its machine, has no descriptor, port or memory left for a connection.
+func exhausted(err error) bool {
+	for _, of := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.EADDRNOTAVAIL, syscall.ENOBUFS, syscall.ENOMEM} {
+		if errors.Is(err, of) {
+			return true
+		}
+	}
+	return false
+}
+
 // panicked reports whether a hook of the redis client panicked.
 func panicked(err error) bool { return errors.As(err, new(*retry.Panic)) }
 
-// crowded reports whether err says that a call was not sent because this process has too many others on their way.
+// crowded reports whether err says that a call was not sent because this process has too many others in flight.
 func crowded(err error) bool {
-	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.Is(err, errNotSent)
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) || errors.As(err, new(*retry.Shortage)) || exhausted(err)
 }
 
 // refusesWrites reports whether err is the reply of a server that refuses to write. Nothing was written in that

@@ -11,14 +11,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Dispatcher is a [Sender] that lets script calls share round trips, whatever limiters they are of. Each master
-// of a cluster and each shard of a ring has a lane of its own. A call that comes while little is on its way leaves
-// at once and by itself, in the goroutine of its caller. Calls that come while others are on their way leave
-// together, in one pipeline. See lane.go for who leaves when.
+// A Dispatcher is a [Sender] that lets script calls share round trips, even calls of different limiters. Each master
+// of a cluster and each shard of a ring has a lane of its own. A call that arrives while little is in flight leaves
+// at once and alone, in the goroutine of its caller. Calls that arrive while others are in flight leave together, in
+// one pipeline. See lane.go for when calls leave.
 //
-// Every other command, and a script that is [Script.Alone], leaves at once and by itself.
+// Every other command, and a script that is [Script.Alone], leaves at once and alone.
 //
-// While no call is on its way a Dispatcher has no goroutine and no timer.
+// While no call is in flight a Dispatcher has no goroutine and no timer.
 type Dispatcher struct {
 	rdb    redis.UniversalClient
 	sender Sender // of what leaves by itself: rdb, or a ring that is pinned
@@ -47,8 +47,8 @@ var dispatchers struct {
 	of map[any]weak.Pointer[Dispatcher]
 }
 
-// Of returns the Dispatcher of rdb. All callers that use the same redis.Client, ClusterClient or Ring share one;
-// for any other type, such as one that embeds a client, each call returns a new one. What [Pin] says about rings
+// Of returns the Dispatcher of rdb. All callers that use the same redis.Client, ClusterClient or Ring share one. For
+// any other type, such as one that embeds a client, each call returns a new one. The comment of [Pin] about rings
 // applies to it.
 //
 // For a cluster and a ring it adds a hook to rdb; see [detour].
@@ -137,8 +137,16 @@ func (d *Dispatcher) lane(ctx context.Context, evalsha []any) (*lane, error) {
 	if len(evalsha) > 3 {
 		key, _ = evalsha[3].(string)
 	}
+	return d.laneOf(ctx, key)
+}
+
+// laneOf returns the lane of a key, or nil if it is not known.
+func (d *Dispatcher) laneOf(ctx context.Context, key string) (*lane, error) {
+	if d.single != nil {
+		return d.single, nil
+	}
 	if d.ring != nil {
-		shard, err := d.ring.pins.shard(key)
+		shard, err := d.ring.shard(key)
 		if err != nil {
 			return nil, err
 		}
@@ -185,16 +193,24 @@ func (d *Dispatcher) laneTo(node *redis.Client) *lane {
 
 // A detour is the hook of a cluster's or a ring's client that takes a pipeline of ours to the node it is for. On
 // their own these clients would run it in goroutines of theirs, where a hook that panics ends the process, and
-// before go-redis 9.22 the pipeline of a cluster took a push message of Redis for the reply to a command. The hook
-// is the last of those that the client has when the Dispatcher is made: the others see the pipeline, as do the
-// hooks of the node.
+// before go-redis 9.22 the pipeline of a cluster took a push message of Redis for the reply to a command. A command that
+// [Pin] sends to a shard takes it too, because the ring would choose a shard once more. The hook is the last of those that
+// the client has when the Dispatcher is made: the others see the pipeline or the command, as do the hooks of the node.
 type detour struct{}
 
-// toNode is the key of the node in the context of a pipeline that takes the detour.
+// toNode is the key of the node in the context of what takes the detour.
 type toNode struct{}
 
-func (detour) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (detour) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (detour) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if node, ok := ctx.Value(toNode{}).(*redis.Client); ok {
+			return node.Process(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
+}
 
 func (detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {

@@ -82,11 +82,7 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 	for _, cmd := range cmds {
 		if f.judge == nil || !f.judge(cmd) {
 			args := cmd.Args()
-			once, ok := cmd.(OnceCmd)
-			if p, pin := cmd.(pinned); pin {
-				once, ok = p.Cmder.(OnceCmd)
-			}
-			if ok {
+			if once, ok := cmd.(OnceCmd); ok {
 				once.SetVal(args[len(args)-1])
 			}
 		}
@@ -235,8 +231,7 @@ func TestCallsDuringALanding(t *testing.T) {
 		l.mu.Lock()
 		l.landing = 0
 		now := time.Now()
-		d := departure{now, 1}
-		l.air = append(l.air, d)
+		d := l.departsLocked(now, 1)
 		l.mu.Unlock()
 		l.fly([]*call{c}, d)
 		<-c.done

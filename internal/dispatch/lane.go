@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -22,31 +23,32 @@ const (
 
 	usualMicros = 12
 
-	// Two pipelines in a row that have kept Redis for longer than tooLong, by the clock of Redis, halve the number of
-	// calls that the next ones have at most. One alone may be due to a machine that gave Redis no time. Pipelines that
-	// are full and take less than three quarters of it let the number grow again.
+	// If two pipelines in a row have kept Redis busy for longer than tooLong, by the clock of Redis, the largest
+	// number of calls in a pipeline is halved. A single one may be due to a machine that gave Redis no time. Full
+	// pipelines that take less than three quarters of tooLong let the number grow again.
 	tooLong    = 2 * time.Millisecond
 	leastCalls = 2
 )
 
 // The bounds of how many pipelines are in flight.
 const (
-	// Two pipelines keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in however many
-	// pipelines. A pipeline that is older than youth does not count: it is on a long line, or behind something slow.
+	// Two pipelines keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in any number
+	// of pipelines. A pipeline older than youth does not count: it has a long network path, or is stuck behind
+	// something slow.
 	maxYoung = 2
 	fewCalls = 8
 	youth    = time.Millisecond
 
-	// Once maxPipelines are in flight, all of them slow, the next one leaves when none has left for so long.
+	// Once maxPipelines are in flight, all of them slow, the next one leaves when no pipeline has left for this long.
 	maxPipelines = 12
 	stuck        = 100 * time.Millisecond
 
-	// Those who have waited for so long are not sent any more: more calls come than such a Redis replies to.
+	// A call that has waited for this long is not sent any more: there are more calls than such a Redis can reply to.
 	maxWait = time.Second
 )
 
 // errNotSent reports that a call has waited for maxWait.
-var errNotSent = errors.New("redis: the command was not sent, because others have had no reply for a second")
+var errNotSent = &retry.Shortage{Err: errors.New("redis: the command was not sent, because it has waited for a second behind others of this process")}
 
 // A lane takes script calls to one node. Calls leave in the order in which they came.
 type lane struct {
@@ -55,6 +57,9 @@ type lane struct {
 
 	mu          sync.Mutex
 	air         []departure // of the pipelines that have not landed
+	left        int64       // how many pipelines have left
+	replied     int64       // how many of them have had a reply
+	newest      departure   // the last one to leave that has had a reply
 	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
 	queued      int         // how many calls it holds
@@ -66,13 +71,22 @@ type lane struct {
 // newLane returns the lane of d to a node of a cluster or a ring, or, if node is nil, to the only one.
 func newLane(d *Dispatcher, node *redis.Client) *lane { return &lane{d: d, node: node, most: maxCalls} }
 
-// A departure says when a pipeline left, and with how many calls.
+// A departure says when a pipeline left, with how many calls, and how many had left with it.
 type departure struct {
 	at    time.Time
 	calls int
+	n     int64
 }
 
-// A call waits in the queue of a lane, or is in a pipeline.
+// departsLocked records that a pipeline leaves.
+func (l *lane) departsLocked(now time.Time, calls int) departure {
+	l.left++
+	d := departure{now, calls, l.left}
+	l.air = append(l.air, d)
+	return d
+}
+
+// A call waits in the queue of a lane, or is in flight in a pipeline.
 type call struct {
 	script  *Script
 	evalsha []any
@@ -94,17 +108,12 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	now := time.Now()
 	l.mu.Lock()
 	if l.first == nil && l.roomLocked(now) {
-		d := departure{now, 1}
-		l.air = append(l.air, d)
+		d := l.departsLocked(now, 1)
 		l.mu.Unlock()
 		if ctx.Done() == nil {
-			defer l.landed(d)
-			return s.send(ctx, l, evalsha)
+			return l.flyOne(ctx, s, evalsha, d)
 		}
-		return Leavable(ctx, func() (any, error) {
-			defer l.landed(d)
-			return s.send(ctx, l, evalsha)
-		})
+		return Leavable(ctx, func() (any, error) { return l.flyOne(ctx, s, evalsha, d) })
 	}
 	c := l.d.newCall(ctx, s, evalsha)
 	c.came = now
@@ -137,10 +146,17 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	return reply, err
 }
 
-// Process sends one command at once and by itself.
+// flyOne takes a call to Redis that has left alone.
+func (l *lane) flyOne(ctx context.Context, s *Script, evalsha []any, d departure) (reply any, err error) {
+	err = errGone // unless a hook lets the call return
+	defer func() { l.landed(d, err) }()
+	return s.send(ctx, l, evalsha)
+}
+
+// Process sends one command at once and alone.
 func (l *lane) Process(ctx context.Context, cmd redis.Cmder) error {
-	if r := l.d.ring; r != nil {
-		return r.rdb.Process(ctx, pinned{cmd, l.node})
+	if l.d.ring != nil {
+		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}
 	return l.d.rdb.Process(ctx, cmd)
 }
@@ -171,13 +187,13 @@ func (d *Dispatcher) recycle(c *call) {
 	d.free.Put(c)
 }
 
-// roomLocked reports whether another pipeline may leave. While the callers of one that has landed are being woken, none
-// may: they may call again, and then leave together; see fly.
+// roomLocked reports whether another pipeline may leave. None may while the callers of a landed one are being woken:
+// they may call again, and their calls then leave together; see fly.
 func (l *lane) roomLocked(now time.Time) bool {
 	return l.landing == 0 && (len(l.air) == 0 || l.roomAtLocked(now).IsZero())
 }
 
-// roomAtLocked returns when another pipeline may leave if none lands until then, or zero if one may leave now.
+// roomAtLocked returns when another pipeline may leave if none lands before, or zero if one may leave now.
 func (l *lane) roomAtLocked(now time.Time) time.Time {
 	var oldest, newest time.Time // of those that are young; of all
 	young, calls := 0, 0         // those that are young, and their calls
@@ -229,9 +245,7 @@ func (l *lane) departLocked(now time.Time) ([]*call, departure) {
 	if len(calls) == 0 {
 		return nil, departure{}
 	}
-	d := departure{now, len(calls)}
-	l.air = append(l.air, d)
-	return calls, d
+	return calls, l.departsLocked(now, len(calls))
 }
 
 // popLocked takes the first call out of the queue.
@@ -244,8 +258,8 @@ func (l *lane) popLocked() {
 	l.queued--
 }
 
-// leaveLocked starts as many pipelines as there is room for, and sees to it that those who still wait leave as soon as there
-// is, even if no pipeline lands. While one is landing, fly does.
+// leaveLocked starts as many pipelines as there is room for. It also makes sure that calls which still wait leave as
+// soon as there is room, even if no pipeline lands. While one is landing, fly does that.
 func (l *lane) leaveLocked(now time.Time) {
 	for {
 		calls, d := l.departLocked(now)
@@ -284,17 +298,23 @@ func (l *lane) onTimer() {
 	l.leaveLocked(time.Now())
 }
 
-// landed ends a pipeline, and starts those for which there is room then.
-func (l *lane) landed(d departure) {
+// landed ends a pipeline that has ended with err, and starts the pipelines that there is room for then.
+func (l *lane) landed(d departure, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.landLocked(d)
+	l.landLocked(d, err)
 	if l.first != nil {
 		l.leaveLocked(time.Now())
 	}
 }
 
-func (l *lane) landLocked(d departure) {
+func (l *lane) landLocked(d departure, err error) {
+	if err == nil || isReply(err) {
+		l.replied++
+		if d.n > l.newest.n {
+			l.newest = d
+		}
+	}
 	if i := slices.Index(l.air, d); i >= 0 {
 		n := len(l.air) - 1
 		l.air[i] = l.air[n]
@@ -308,18 +328,19 @@ func (l *lane) empty() bool {
 	return len(l.air) == 0 && l.first == nil && l.landing == 0
 }
 
-// fly takes calls to Redis that have left, and then those that have come in the meantime, until there are none.
+// fly takes calls that have left to Redis, and then calls that have arrived in the meantime, until there are none.
 func (l *lane) fly(calls []*call, d departure) {
 	ended := false
 	defer func() {
 		if !ended { // a hook has ended the goroutine
-			l.landed(d)
+			l.landed(d, errGone)
 		}
 	}()
 	for calls != nil {
-		calls = l.send(calls)
+		var err error
+		calls, err = l.send(calls)
 		l.mu.Lock()
-		l.landLocked(d)
+		l.landLocked(d, err)
 		l.landing++
 		l.mu.Unlock()
 		for _, c := range calls {

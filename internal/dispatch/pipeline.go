@@ -17,11 +17,12 @@ type brokenPipeline struct{ error }
 
 func (b brokenPipeline) Unwrap() error { return b.error }
 
-// errGone reports that a hook has ended the goroutine of a pipeline, as a hook of a test does that fails it.
+// errGone reports that a hook has ended the goroutine of a pipeline, as a test's hook does that calls t.FailNow.
 var errGone = errors.New("redis: a hook has ended the goroutine that was sending commands")
 
-// send makes one attempt at each of the calls, and returns those whose callers it has not woken yet.
-func (l *lane) send(calls []*call) []*call {
+// send makes one attempt at each of the calls. It returns the calls whose callers it has not woken yet, and the error
+// of the first call, or nil if that has had a reply.
+func (l *lane) send(calls []*call) (_ []*call, err error) {
 	flying := calls
 	defer func() {
 		for _, c := range flying {
@@ -33,7 +34,7 @@ func (l *lane) send(calls []*call) []*call {
 		c := calls[0]
 		c.reply, c.err = c.script.send(c.ctx, l, c.evalsha)
 		flying = nil
-		return calls
+		return calls, c.err
 	}
 	ctx := calls[0].ctx
 	if ctx.Done() != nil {
@@ -43,6 +44,7 @@ func (l *lane) send(calls []*call) []*call {
 		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}
 	unknown := l.exchange(ctx, calls, nil)
+	err = calls[0].err
 	if len(unknown) > 0 {
 		// The scripts are not in the cache of Redis. One EVAL carries the text of each; the calls behind it find
 		// the script there, unless the cache is emptied once more.
@@ -57,14 +59,14 @@ func (l *lane) send(calls []*call) []*call {
 		}
 	}
 	flying = nil
-	return calls
+	return calls, err
 }
 
-// wake tells the caller that its call has landed. The caller may use c for something else from then on.
+// wake tells the caller that its call has landed. After that the caller may reuse c.
 func (c *call) wake() { c.done <- struct{}{} }
 
-// exchange makes one attempt at each of the calls in one round trip, and returns those for which Redis lacks the
-// script; the others have their outcome. If texts is not nil, the first call of each script carries its text.
+// exchange makes one attempt at each of the calls in one round trip. It returns the calls whose scripts Redis lacks;
+// the others have their outcome. If texts is not nil, the first call of each script carries its text.
 func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
 	cmds := make([]redis.Cmder, len(calls))
 	for i, c := range calls {
@@ -76,6 +78,7 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bo
 		cmds[i] = OnceCmd{redis.NewCmd(ctx, args...)}
 	}
 	failure := l.exec(ctx, cmds)
+	full := l.poolFull(failure)
 	if first, ok := calls[0].script.instant(cmds[0]); ok {
 		if last, ok := calls[len(calls)-1].script.instant(cmds[len(cmds)-1]); ok {
 			l.took(len(calls), last.Sub(first))
@@ -84,8 +87,8 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bo
 	var p *retry.Panic
 	panicked := errors.As(failure, &p)
 	last := cmds[len(cmds)-1].(OnceCmd)
-	// go-redis reads the replies in their order, and when the connection breaks it puts the error on all commands,
-	// also on those that were replied to.
+	// go-redis reads the replies in order. If the connection breaks, it sets the error on all commands, even on those
+	// with a reply.
 	broken := last.Val() == nil && last.Err() != nil && !isReply(last.Err())
 	for i, c := range calls {
 		cmd := cmds[i].(OnceCmd)
@@ -100,6 +103,8 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bo
 		}
 		switch {
 		case err == nil:
+		case full != nil:
+			err = full
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
 			unknown = append(unknown, c)
 			continue
@@ -124,7 +129,7 @@ func (l *lane) exec(ctx context.Context, cmds []redis.Cmder) (err error) {
 	return exec(ctx, l.d.rdb, cmds)
 }
 
-// elsewhere reports whether err says that a command was not executed because another node is to execute it.
+// elsewhere reports whether err says that a command was not executed because another node has to execute it.
 func elsewhere(err error) bool {
 	return redis.HasErrorPrefix(err, "MOVED") || redis.HasErrorPrefix(err, "ASK") || redis.HasErrorPrefix(err, "READONLY") ||
 		errors.Is(err, redis.ErrClosed)

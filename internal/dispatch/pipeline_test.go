@@ -267,7 +267,9 @@ func TestConnectionThatBreaksInAPipeline(t *testing.T) {
 	for range calls / 2 {
 		list = append(list, two(l)...)
 	}
-	for _, c := range l.send(slices.Clone(list)) {
+	left, err := l.send(slices.Clone(list))
+	require.NoError(t, err, "the first had its reply")
+	for _, c := range left {
 		c.wake()
 	}
 	for i, c := range list {

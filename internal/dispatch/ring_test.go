@@ -7,9 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"runtime"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -136,38 +134,22 @@ func without(homes map[string]string, dead ...string) map[string]string {
 	return left
 }
 
-// spread checks that keys were executed on each of those shards and nowhere else.
-func (r *testRing) spread(homes map[string]string, addrs ...string) {
-	r.t.Helper()
-	n := map[string]int{}
-	for _, addr := range homes {
-		n[addr]++
-	}
-	for _, addr := range addrs {
-		require.NotZero(r.t, n[addr], "%s has keys: %v", addr, n)
-	}
-	require.Len(r.t, n, len(addrs), "%v", n)
-}
-
-// A key goes to its own shard or nowhere, and the keys of other shards are not affected.
+// TestPinnedKeysStayOnTheirShard checks that a key goes to its own shard or nowhere, whatever shards are down, and that the keys of
+// other shards are not affected.
 func TestPinnedKeysStayOnTheirShard(t *testing.T) {
 	inRing(t, func(r *testRing) {
+		whole := r.homes(r.rdb, "k")
 		s := Pin(r.rdb)
-		home := r.homes(s, "k")
-		r.spread(home, "a", "b", "c")
-		for _, dead := range [][]string{{"b"}, {"a", "c"}, nil, {"c"}, {"a"}, {"a", "b", "c"}, nil} {
+		require.Equal(t, whole, r.homes(s, "k"))
+		for _, dead := range [][]string{{"b"}, {"a", "c"}, nil, {"c"}, {"a"}, {"a", "b", "c"}, nil, {"b"}} {
 			r.set(dead...)
-			require.Equal(t, without(home, dead...), r.homes(s, "k"), "%v are dead", dead)
+			require.Equal(t, without(whole, dead...), r.homes(s, "k"), "%v are dead", dead)
 			require.Equal(t, 3-len(dead), r.rdb.Len())
-			late := r.homes(s, fmt.Sprint("asked first when dead ", dead)) // keys that were never used before
-			for _, addr := range dead {
-				require.NotContains(t, late, addr)
-			}
 		}
-		r.set("b")
-		first := r.homes(s, "first")
+		late := Pin(r.rdb) // while a shard is down
+		require.Equal(t, without(whole, "b"), r.homes(late, "k"))
 		r.set()
-		require.Equal(t, first, without(r.homes(s, "first"), "b"))
+		require.Equal(t, whole, r.homes(late, "k"))
 		_, err := r.send(s, "{"+"k1}:value")
 		require.NoError(t, err)
 
@@ -191,128 +173,62 @@ func (h *slowHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A shard is taken out after a command was let through, and before the ring chooses a shard for it.
+// TestShardGoesDownWhileACommandIsOnItsWay checks that a command goes to no other shard if its own is taken out after it was let
+// through, while it is in a hook of the ring.
 func TestShardGoesDownWhileACommandIsOnItsWay(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		h := &slowHook{}
 		r.rdb.AddHook(h)
-		s := Pin(r.rdb)
+		s := Of(r.rdb)
 		home := r.homes(s, "k")
 		require.Equal(t, 60, h.seen, "hooks of the ring run")
+		h.delay = 5 * time.Second
 		for key, addr := range home {
-			h.delay = 0
 			r.set()
-			ran, err := r.send(s, key)
+			r.dead[addr].Store(true)
+			ran, err := r.send(s, key) // by a connection that still works
 			require.NoError(t, err)
 			require.Equal(t, addr, ran)
-			h.delay = 5 * time.Second
-			r.dead[addr].Store(true)
-			ran, err = r.send(s, key)
-			require.Empty(t, ran)
-			require.ErrorIs(t, err, errShardDown)
 			require.Equal(t, 2, r.rdb.Len())
 		}
 	})
 }
 
-// SetAddrs moves keys, as it should, and then keys of a shard that is down stay pinned as far as that can be
-// known.
-func TestPinnedRingIsResharded(t *testing.T) {
-	for name, test := range map[string]struct {
-		addrs   map[string]string
-		unknown bool // the names of the shards are not known
-	}{
-		"a shard more":     {map[string]string{"a": "a", "b": "b", "c": "c", "d": "d"}, true},
-		"a shard less":     {map[string]string{"a": "a", "b": "b"}, true},
-		"another address":  {map[string]string{"a": "a", "b": "b", "c": "d"}, false},
-		"other addresses":  {map[string]string{"a": "d", "b": "b", "c": "e"}, false},
-		"another name":     {map[string]string{"a": "a", "b": "b", "x": "c"}, true},
-		"another shard":    {map[string]string{"a": "a", "b": "b", "d": "d"}, true},
-		"all of them":      {map[string]string{"d": "d", "e": "e"}, true},
-		"names exchanged":  {map[string]string{"a": "b", "b": "a", "c": "c"}, false},
-		"nothing":          {map[string]string{"a": "a", "b": "b", "c": "c"}, false},
-		"three more names": {map[string]string{"a": "a", "b": "b", "c": "c", "d": "d", "e": "e"}, true},
+// TestResharded checks that once SetAddrs has changed the shards every key goes where the ring sends it, whether all are up or not.
+func TestResharded(t *testing.T) {
+	for name, addrs := range map[string]map[string]string{
+		"a shard more":    {"a": "a", "b": "b", "c": "c", "d": "d"},
+		"a shard less":    {"a": "a", "b": "b"},
+		"another address": {"a": "a", "b": "b", "c": "d"},
+		"another name":    {"a": "a", "b": "b", "x": "c"},
+		"names exchanged": {"a": "b", "b": "a", "c": "c"},
+		"nothing":         {"a": "a", "b": "b", "c": "c"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inRing(t, func(r *testRing) {
 				s := Pin(r.rdb)
-				r.homes(s, "k")
-				r.rdb.SetAddrs(addresses(test.addrs))
-				addrs := slices.Collect(maps.Values(test.addrs))
-				home := r.homes(s, "k")
-				r.spread(home, addrs...)
-				for key, addr := range home {
-					shard, err := r.rdb.GetShardClientForKey(key)
-					require.NoError(t, err)
-					require.Equal(t, letter(shard.Options().Addr), addr, "where the ring has it")
+				if name == "another address" {
+					r.set("c") // it is replaced because it is dead
 				}
-				for _, dead := range addrs {
-					r.set(dead)
-					require.Equal(t, without(home, dead), r.homes(s, "k"))
-					unseen := r.homes(s, "unseen"+dead)
-					if test.unknown {
-						r.spread(unseen, "")
-					}
-					r.set()
-					now := r.homes(s, "unseen"+dead)
-					r.spread(now, addrs...)
-					if !test.unknown {
-						require.Equal(t, without(now, dead), unseen)
-					}
+				r.rdb.SetAddrs(addresses(addrs))
+				home := r.homes(r.rdb, "k")
+				require.Equal(t, home, r.homes(s, "k"))
+				r.set("a")
+				if name == "nothing" {
+					require.Equal(t, without(home, "a"), r.homes(s, "k"))
+					return
 				}
+				require.Equal(t, r.homes(r.rdb, "k"), r.homes(s, "k"))
 			})
 		})
 	}
 }
 
-// After a dead shard is replaced, what it held is gone and its keys are usable again.
-func TestDeadShardIsReplaced(t *testing.T) {
-	inRing(t, func(r *testRing) {
-		s := Pin(r.rdb)
-		want := r.homes(s, "k")
-		r.set("b")
-		r.rdb.SetAddrs(addresses(map[string]string{"a": "a", "b": "d", "c": "c"}))
-		for key, addr := range want {
-			want[key] = strings.Replace(addr, "b", "d", 1)
-		}
-		require.Equal(t, want, r.homes(s, "k"))
-	})
-}
-
-// A ring may be pinned when a shard is down already, or after SetAddrs.
-func TestPinnedLate(t *testing.T) {
-	inRing(t, func(r *testRing) {
-		whole := r.homes(r.rdb, "k")
-		r.set("b")
-		s := Pin(r.rdb)
-		require.Equal(t, without(whole, "b"), r.homes(s, "k"))
-		r.set()
-		require.Equal(t, whole, r.homes(s, "k"))
-		r.set("a")
-		require.Equal(t, without(whole, "a"), r.homes(s, "k"))
-	})
-	for _, at := range []map[string]string{nil, {"a": "a"}, {"a": "a", "b": "b", "c": "c"}} {
-		inRing(t, func(r *testRing) {
-			now := map[string]string{"a": "a", "b": "b", "d": "d"}
-			r.rdb.SetAddrs(addresses(now))
-			s := Pin(r.rdb)
-			home := r.homes(s, "k")
-			r.spread(home, "a", "b", "d")
-			r.set("d")
-			require.Equal(t, without(home, "d"), r.homes(s, "k"))
-		}, func(o *redis.RingOptions) { o.Addrs = addresses(at) })
-	}
-}
-
-// The hash that the user gave the ring decides, even if it leaves a shard without keys.
+// TestPinnedWithAnotherHash checks that the hash that the user gave the ring decides.
 func TestPinnedWithAnotherHash(t *testing.T) {
 	inRing(t, func(r *testRing) {
 		s := Pin(r.rdb)
 		home := r.homes(s, "k")
-		r.spread(home, "a", "b")
-		addr, err := r.send(s, "rare")
-		require.NoError(t, err)
-		require.Equal(t, "c", addr)
 		for _, dead := range []string{"a", "b", "c"} {
 			r.set(dead)
 			require.Equal(t, without(home, dead), r.homes(s, "k"))
@@ -342,18 +258,10 @@ func (p preference) Get(key string) string {
 	return ""
 }
 
-// However many Clients and limiters a ring has, it and its shards are prepared once.
-func TestRingIsPreparedOnce(t *testing.T) {
-	inRing(t, func(r *testRing) {
-		p := Pin(r.rdb).(*pinnedRing).pins
-		runtime.GC()
-		for range 100 {
-			require.Same(t, p, Pin(r.rdb).(*pinnedRing).pins)
-			require.Same(t, p, Pin(struct{ *redis.Ring }{r.rdb}).(*pinnedRing).pins)
-		}
-	})
+// TestWhatIsNotPinned checks that Pin returns every client but a ring.
+func TestWhatIsNotPinned(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{})
-	defer rdb.Close()
+	defer func() { _ = rdb.Close() }()
 	require.Equal(t, Sender(rdb), Pin(rdb))
 	require.Nil(t, Pin(nil))
 	require.Equal(t, Sender((*redis.Ring)(nil)), Pin((*redis.Ring)(nil)))

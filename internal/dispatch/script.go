@@ -37,7 +37,7 @@ type Script struct {
 	sha any // Sha, as an argument
 }
 
-// New returns a script that takes that many keys and arguments.
+// New returns a script that takes the given numbers of keys and arguments.
 func New(name, src string, keys, args int) *Script {
 	sum := sha1.Sum([]byte(src))
 	s := &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
@@ -62,8 +62,8 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 	return append(cmd, args...), nil
 }
 
-// Begin returns the beginning of an EVALSHA command, to which the keys and then that many arguments are to be
-// appended. It is for calls whose allocations count; see [Script.Complete].
+// Begin returns the beginning of an EVALSHA command; append the keys and then args arguments to it. It is for calls
+// whose allocations count; see [Script.Complete].
 func (s *Script) Begin(args int) []any {
 	return append(make([]any, 0, 3+s.Keys+args), "evalsha", s.sha, s.Keys)
 }
@@ -101,7 +101,7 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 	if err != nil && !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
 		ReloadAfter(ctx, rdb, err)
 	}
-	return reply, err
+	return reply, Naming(err, s.Name, evalsha[3:3+s.Keys])
 }
 
 // alone makes one attempt at a command in a round trip of its own. When ctx is done it returns ctx.Err().
@@ -109,7 +109,7 @@ func (s *Script) alone(ctx context.Context, rdb Sender, evalsha []any) (any, err
 	return Leavable(ctx, func() (any, error) { return s.send(ctx, rdb, evalsha) })
 }
 
-// send is alone for a caller that waits for the reply whatever becomes of ctx.
+// send is like alone, but always waits for the reply, even if ctx is done.
 func (s *Script) send(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
 	reply, err := process(ctx, rdb, evalsha)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -124,9 +124,8 @@ func (s *Script) eval(evalsha []any) []any {
 	return append([]any{"eval", s.Src}, evalsha[2:]...)
 }
 
-// A OnceCmd is a command that go-redis sends only once. Its own retries, and the redirect loop of its cluster
-// client, send a command again with the same arguments, but only the user of a script knows whether it may run
-// twice.
+// A OnceCmd is a command that go-redis sends only once. The retries of go-redis, and the redirect loop of its cluster
+// client, send a command again with the same arguments, but only the user of a script knows whether it may run twice.
 type OnceCmd struct{ *redis.Cmd }
 
 // NoRetry tells go-redis not to send the command again.
@@ -155,7 +154,12 @@ func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
 		}
 	}()
 	defer retry.Recover(&err)
-	return rdb.Process(ctx, cmd)
+	err = rdb.Process(ctx, cmd)
+	if full := poolFull(rdb, err); full != nil {
+		err = full
+		cmd.SetErr(err)
+	}
+	return err
 }
 
 // ClassifyError returns the meaning of an error of a command that was sent to s, and calls [ReloadAfter].
@@ -164,15 +168,15 @@ func ClassifyError(ctx context.Context, s Sender, err error) *retry.Error {
 	return Failure(err)
 }
 
-// ReloadAfter calls [Reload] if err, of a command that was sent to s, says that Redis may be elsewhere now.
+// ReloadAfter calls [Reload] if err, the error of a command that was sent to s, says that Redis may be elsewhere now.
 func ReloadAfter(ctx context.Context, s Sender, err error) {
 	if Classify(err) != retry.Executed && !local(err) {
 		Reload(ctx, s)
 	}
 }
 
-// Reload is like [Refresh] but does not wait. On its own the client of a cluster looks up the masters once a minute while
-// one of them does not reply, so that it meets the replica that took over up to a minute late.
+// Reload is like [Refresh] but does not wait. While a master does not reply, the client of a cluster itself looks up
+// the masters only once a minute, so it would find the replica that took over up to a minute late.
 func Reload(ctx context.Context, s Sender) {
 	switch s := s.(type) {
 	case *Dispatcher:
@@ -192,9 +196,9 @@ const (
 	refreshTries    = 3
 )
 
-// Refresh looks up the masters of a cluster again and returns when that is done, or after 0.3 s. It asks several nodes,
-// one after another: the client of a cluster asks one at random, which may be the one that does not reply, and on its
-// own it asks no other as long as it waits for that.
+// Refresh looks up the masters of a cluster again, and returns when that is done or after 0.3 s. It asks several
+// nodes, one after another. The client of a cluster itself asks a random one, which may be the one that does not
+// reply, and asks no other while it waits.
 func Refresh(ctx context.Context, s Sender) {
 	d, ok := s.(*Dispatcher)
 	if !ok || d.cluster == nil {
@@ -241,8 +245,8 @@ func (l *looks) begin(ctx context.Context, cluster everyMaster) <-chan struct{} 
 	return l.done
 }
 
-// Leavable calls f, which talks to Redis, and abandons the call when ctx is done. On its own go-redis looks at
-// a context only before it sends; then it waits for the reply or for its own timeout.
+// Leavable calls f, which talks to Redis, and abandons the call when ctx is done. go-redis itself checks a context
+// only before it sends; then it waits for the reply or for its own timeout.
 func Leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	if ctx.Done() == nil {
 		return f()

@@ -12,8 +12,8 @@ import (
 // loaded are the scripts of this program.
 var loaded []*Script
 
-// Load returns the script scripts/NAME.lua of files, which takes that many keys and arguments. It is called while the packages
-// of the program are initialized.
+// Load returns the script scripts/NAME.lua of files, which takes the given numbers of keys and arguments. Call it
+// while the packages of the program are initialized.
 func Load(files fs.FS, name string, keys, args int) *Script {
 	s := New(name, Source(files, name), keys, args)
 	loaded = append(loaded, s)
@@ -23,13 +23,13 @@ func Load(files fs.FS, name string, keys, args int) *Script {
 // Loaded returns the scripts that this program may send, in the order in which they were loaded.
 func Loaded() []*Script { return slices.Clone(loaded) }
 
-// use begins a line that stands for a fragment, the text of a file of its own that several scripts have in common.
+// use begins a line that includes a fragment: the text of a file that several scripts have in common.
 const use = "--#use "
 
-// Source returns the text of the script of that name in the folder scripts of files, as it is sent. Each line "--#use name"
-// is replaced by the file scripts/shared/name.lua, indented as the line is. A fragment may use others.
+// Source returns the text of the script scripts/NAME.lua of files in the form in which it is sent. Each line "--#use
+// name" is replaced by the file scripts/shared/name.lua, indented as the line is. A fragment may use others.
 //
-// Source panics if a file is not there, since the files are part of the program.
+// Source panics if a file is missing, because the files are part of the program.
 func Source(files fs.FS, name string) string {
 	var out strings.Builder
 	var add func(path, indent string)

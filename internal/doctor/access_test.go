@@ -4,105 +4,105 @@ package doctor
 
 import (
 	"fmt"
-	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/rights"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// documented returns the rules of docs/design/protocol.md for a limiter, a connection and a cluster.
-func documented(t *testing.T) (rules [3][]string) {
-	t.Helper()
-	text := redistest.Must(os.ReadFile("../../docs/design/protocol.md"))(t)
-	_, section, ok := strings.Cut(string(text), "## What a limiter needs of an ACL")
-	require.True(t, ok)
-	i := -1
-	indented := false
-	for line := range strings.Lines(section) {
-		was := indented
-		if indented = strings.HasPrefix(line, "    +"); indented && !was {
-			if i++; i == len(rules) {
-				break
-			}
-		}
-		if indented {
-			rules[i] = append(rules[i], strings.Fields(line)...)
-		}
-	}
-	return rules
-}
-
-// TestNeedsAreDocumented checks that the doctor asks for the commands that the documentation lists.
-func TestNeedsAreDocumented(t *testing.T) {
-	rules := documented(t)
-	var got []string
-	for _, command := range needs("a", true) {
-		rule := "+" + command[0].(string)
-		if rule == "+cluster" {
-			rule += "|slots"
-		}
-		got = append(got, rule)
-	}
-	require.ElementsMatch(t, slices.Concat(rules[0], rules[1], rules[2]), got)
-}
-
+// TestAccess takes each right from a user who has those of a role, and checks what is found, and that the command which is printed
+// gives back what is missing.
 func TestAccess(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 7, 0, "ACL DRYRUN")
-	rdb, ctx := redistest.Start(t, "--appendonly", "yes").Client(t), t.Context()
-	rules := documented(t)
-	user := func(keys string, without ...string) {
-		args := []any{"acl", "setuser", "app", "reset", "on", ">secret", keys}
-		for _, r := range slices.Concat(rules[0], rules[1]) {
-			if !slices.Contains(without, r) {
-				args = append(args, r)
-			}
+	s := redistest.Start(t, "--appendonly", "yes")
+	rdb, ctx := s.Client(t, func(o *redis.Options) { o.DB = 3 }), t.Context()
+	d := &Doctor{Survey: survey.New(rdb)}
+	ask := func(name string, role rights.Role) []Finding {
+		r := redistest.Must(d.Access(ctx, "app", name, role))(t)
+		require.Empty(t, r.Skipped)
+		return r.Findings
+	}
+	user := func(rules ...string) {
+		args := []any{"acl", "setuser", "app", "reset", "on", ">secret"}
+		for _, r := range rules {
+			args = append(args, r)
 		}
 		require.NoError(t, rdb.Do(ctx, args...).Err())
 	}
-	ask := func(name string) *Report {
-		return redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "app", name))(t)
+	const name = "or ders*"
+	for _, role := range []rights.Role{rights.Acquire, rights.Administer} {
+		rules := append(rights.Patterns(name), rights.Rules(append(rights.Of(role, name, "c", permit.Overall), rights.Connection(3, false)...))...)
+		user(rules...)
+		require.Empty(t, ask(name, role))
+		require.Empty(t, ask("", role))
+		if role == rights.Acquire {
+			f := ask(name, rights.Administer)
+			require.Len(t, f, 1)
+			require.Equal(t, []any{Warning, `the user "app" may not run zremrangebyscore, scan, which these need: SetRate, Clients`}, []any{f[0].Severity, f[0].Found})
+		}
+		for i, rule := range rules {
+			user(slices.Delete(slices.Clone(rules), i, i+1)...)
+			list := ask(name, role)
+			require.NotEmpty(t, list, rule)
+			require.Contains(t, strings.Join(words(list[0]), " "), rule)
+			for _, f := range list {
+				_, port, _ := strings.Cut(s.Addr(), ":")
+				require.Len(t, f.Commands, 1)
+				require.True(t, strings.HasPrefix(f.Fix, "redis-cli -h 127.0.0.1 -p "+port+" -n 3 acl setuser app "), f.Fix)
+				args := []any{}
+				for _, w := range words(f)[7:] {
+					args = append(args, w)
+				}
+				require.NoError(t, rdb.Do(ctx, args...).Err())
+			}
+			require.Empty(t, ask(name, role), "what it says fixes it")
+		}
 	}
-	user("~*orders*")
-	require.Equal(t, &Report{Findings: []Finding{}, Skipped: []Skip{}}, ask("orders"))
-	require.Empty(t, ask("").Findings)
 	require.Zero(t, rdb.DBSize(ctx).Val(), "nothing is run")
 
-	user("~*orders*", "+zadd", "+incrby")
-	for _, name := range []string{"", "orders"} {
-		r := ask(name)
-		require.Empty(t, r.Skipped)
-		require.Len(t, r.Findings, 1)
-		f := r.Findings[0]
-		require.Equal(t, []any{"acl", Critical, `the user "app" may not run incrby, zadd`, "redis-cli acl setuser app +incrby +zadd"}, []any{f.Check, f.Severity, f.Found, f.Fix})
-		require.NotEmpty(t, f.Node)
-	}
-	// The keys in braces are easily forgotten.
-	user("~orders*")
-	require.Empty(t, ask("").Findings, "without a limiter nothing is known of keys")
-	f := ask("orders").Findings
+	// The keys of those who take permits ahead, and of clients, are easily forgotten.
+	all := rights.Rules(append(rights.Of(rights.Administer, "a", "c", permit.Overall), rights.Connection(3, false)...))
+	require.NoError(t, rdb.HSet(ctx, "a", "rate", 1, "interval", 1000, "type", 0).Err())
+	user(append(all, "~a", "~{a}:value", "~{a}:permits")...)
+	f := ask("a", rights.Administer)
 	require.Len(t, f, 1)
-	require.Equal(t, `the user "app" may not access ["{orders}:value" "{orders}:permits"]`, f[0].Found)
-	require.Equal(t, "redis-cli acl setuser app '~{orders}:value' '~{orders}:permits'", f[0].Fix)
-	require.NoError(t, rdb.Do(ctx, "acl", "setuser", "app", "~{orders}:value", "~{orders}:permits").Err())
-	require.Empty(t, ask("orders").Findings, "what it says fixes it")
+	require.Equal(t, Critical, f[0].Severity)
+	require.Contains(t, f[0].Found, `may not access ["{a}:ahead"`)
+	require.Contains(t, f[0].Fix, "acl setuser app '~{a}:*'")
+	user(append(all, "~a", "~{a}:value", "~{a}:permits", "~{a}:ahead")...)
+	require.Empty(t, ask("a", rights.Acquire), "nobody has permits of its own")
+	f = ask("a", rights.Administer)
+	require.Len(t, f, 1)
+	require.Regexp(t, `"\{a\}:value:\*".* which these need: .*Delete`, f[0].Found)
 
-	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", ""))(t)
+	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", "", rights.Acquire))(t)
 	require.Empty(t, r.Findings)
 	require.Contains(t, r.Skipped[0].Why, "nobody")
+}
+
+// words splits the first command of a finding as a shell does.
+func words(f Finding) (list []string) {
+	out, err := exec.Command("sh", "-c", `printf '%s\0' `+string(f.Commands[0])).Output()
+	if err != nil {
+		panic(err)
+	}
+	return strings.Split(strings.TrimSuffix(string(out), "\x00"), "\x00")
 }
 
 func TestDrift(t *testing.T) {
 	w := newWard(t)
 	w.do(rate(0))
 	drift := ""
-	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, string) {
+	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, Cmd) {
 		require.Equal(t, w.name, st.Name)
 		return drift, "fix it"
 	}}

@@ -3,7 +3,6 @@
 package doctor
 
 import (
-	"slices"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -16,7 +15,10 @@ const NoCommand = "(no command is shown: a name in it is too long for a terminal
 // longestWord is how many bytes a word of a command has at most. A terminal cuts lines after 4096 bytes.
 const longestWord = 1000
 
-// Shell returns a command as one types it into sh, bash or zsh, with each word quoted where it needs to be. It returns
+// A Cmd is a command as one types it into a shell.
+type Cmd string
+
+// Shell returns a command as one types it into sh, bash, zsh or fish, with each word quoted where it needs to be. It returns
 // NoCommand if a word cannot be.
 func Shell(words ...string) string {
 	quoted := make([]string, len(words))
@@ -26,23 +28,6 @@ func Shell(words ...string) string {
 		}
 	}
 	return strings.Join(quoted, " ")
-}
-
-// Command returns a command of rrl as one types it into a shell: its arguments, which are quoted here, and its flags,
-// which are not. If an argument begins with a dash, as the name of a limiter may, the arguments come last, after "--".
-// Command returns NoCommand if an argument cannot be quoted, or if a flag is that.
-func Command(command string, args []string, flags ...string) string {
-	text := Shell(args...)
-	if text == NoCommand || slices.Contains(flags, NoCommand) {
-		return NoCommand
-	}
-	words := []string{text}
-	if slices.ContainsFunc(args, func(a string) bool { return strings.HasPrefix(a, "-") }) {
-		words = slices.Concat(flags, []string{"--"}, words)
-	} else {
-		words = slices.Concat(words, flags)
-	}
-	return strings.Join(slices.Concat([]string{"rrl", command}, words), " ")
 }
 
 // Flag returns a flag with its value for Command.
@@ -57,8 +42,9 @@ func Flag(name, value string) string {
 	return name + " " + quoted
 }
 
-// ShellQuote returns text as one word for sh, bash and zsh, or NoCommand if that is not possible for all of them: if text
-// is long, is not valid UTF-8 or has a character that is not printable.
+// ShellQuote returns text as one word for sh, bash, zsh and fish, or NoCommand if that is not possible for all of them: if text
+// is long, is not valid UTF-8 or has a character that is not printable. A backslash stands outside of the quotes, between
+// which fish takes it for an escape.
 func ShellQuote(text string) string {
 	if len(text) > longestWord || survey.Visible(text) != text {
 		return NoCommand
@@ -69,5 +55,5 @@ func ShellQuote(text string) string {
 	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
 		return text
 	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
+	return "'" + strings.NewReplacer("'", `'\''`, `\`, `'\\'`).Replace(text) + "'"
 }

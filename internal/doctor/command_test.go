@@ -10,32 +10,62 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/stretchr/testify/require"
 )
 
-// A command that is printed has to run as it stands, also for a name that looks like a flag.
+// A command that is printed has to run as it stands, also for a name that looks like a flag, and names its Redis.
 func TestCommand(t *testing.T) {
-	for want, got := range map[string]string{
-		"rrl heal a --write":           Command("heal", []string{"a"}, "--write"),
-		"rrl heal 'a b'":               Command("heal", []string{"a b"}),
-		"rrl heal --write -- -a":       Command("heal", []string{"-a"}, "--write"),
-		"rrl peek -- --a 1":            Command("peek", []string{"--a", "1"}),
-		"rrl watch a --client 'c d'":   Command("watch", []string{"a"}, Flag("--client", "c d")),
-		"rrl watch a --client=-c":      Command("watch", []string{"a"}, Flag("--client", "-c")),
-		"redis-cli unlink '{a}:value'": Shell("redis-cli", "unlink", "{a}:value"),
-	} {
-		require.Equal(t, want, got)
+	parse := func(raw string) Target {
+		to, err := ParseTarget(raw)
+		require.NoError(t, err, raw)
+		return to
 	}
-	p := &patient{name: "-a"}
-	require.Equal(t, "rrl set-rate --permits N --interval D --write -- -a", p.rrl("set-rate", "--permits N", "--interval D", "--write"))
-	for _, none := range []string{Command("heal", []string{"a\x00b"}), Command("watch", []string{"a"}, Flag("--client", "\n")), Shell("redis-cli", "\xff")} {
-		require.Equal(t, NoCommand, none)
+	server := parse("redis://h:1/2")
+	for want, got := range map[string]Cmd{
+		"rrl heal a --redis redis://h:1/2 --user default --write":           server.Command("heal", []string{"a"}, "--write"),
+		"rrl heal 'a b' --redis redis://h:1/2 --user default":               server.Command("heal", []string{"a b"}),
+		"rrl heal --redis redis://h:1/2 --user default --write -- -a":       server.Command("heal", []string{"-a"}, "--write"),
+		"rrl peek --redis redis://h:1/2 --user default -- --a 1":            server.Command("peek", []string{"--a", "1"}),
+		"rrl ls --redis redis://h:1/2 --user default":                       server.Command("ls", nil),
+		"rrl watch a --redis redis://h:1/2 --user default --client 'c d'":   server.Command("watch", []string{"a"}, Flag("--client", "c d")),
+		"rrl watch a --redis redis://h:1/2 --user default --client=-c":      server.Command("watch", []string{"a"}, Flag("--client", "-c")),
+		"redis-cli -h h -p 1 -n 2 unlink '{a}:value'":                       server.RedisCLI("unlink", "{a}:value"),
+		"redis-cli -h h -p 6379 -n 0 --user u unlink a":                     parse("redis://u:secret@h").RedisCLI("unlink", "a"),
+		"redis-cli -h ::1 -p 7 -n 0 unlink a":                               parse("redis://[::1]:7").RedisCLI("unlink", "a"),
+		"redis-cli -s /tmp/s -n 3 --user u unlink a":                        parse("unix://u:secret@/tmp/s?db=3").RedisCLI("unlink", "a"),
+		"rrl ls --redis 'unix:///tmp/s?db=3' --user u":                      parse("unix://u:secret@/tmp/s?db=3").Command("ls", nil),
+		"redis-cli -h h -p 1 -n 0 --tls --insecure unlink a":                parse("rediss://h:1?skip_verify=true").RedisCLI("unlink", "a"),
+		"redis-cli -h n -p 7 -c unlink a":                                   parse("redis+cluster://h:1").At("n:7").RedisCLI("unlink", "a"),
+		"redis-cli --user u --cluster check n:7":                            parse("redis+cluster://u:secret@h:1").RedisCLI("--cluster", "check", "n:7"),
+		"rrl ls --redis 'redis+cluster://h:1?addr=h%3A2' --user u":          parse("redis+cluster://u:secret@h:1?addr=h:2").Command("ls", nil),
+		"redis-cli -h m -p 7 -n 1 --user u unlink a":                        parse("redis+sentinel://su:secret@h:1/1?master_name=x&username=u&password=secret").At("m:7").RedisCLI("unlink", "a"),
+		"redis-cli -h HOST -p PORT -n 0 unlink a":                           parse("redis+sentinel://h:1?master_name=x").RedisCLI("unlink", "a"),
+		"rrl ls --redis 'redis+sentinel://su@h:1/1?master_name=x' --user u": parse("redis+sentinel://su:secret@h:1/1?master_name=x&username=u&password=secret").Command("ls", nil),
+		"rrl ls --redis URL --user default":                                 Target{}.Command("ls", nil),
+		"rrl ls --redis 'redis://h:1/0?protocol=2' --user default":          parse("redis://:secret@h:1?protocol=2&db=0").Command("ls", nil),
+	} {
+		require.Equal(t, want, string(got))
+		require.NotContains(t, string(got), "secret")
+	}
+	require.Contains(t, parse("redis://u:secret@h").Note().String(), `the user "u" in the environment variable REDISCLI_AUTH`)
+	require.Contains(t, parse("redis+sentinel://su:secret@h:1?master_name=x").Note().String(), "REDIS_SENTINEL_PASSWORD")
+	require.Empty(t, server.Note().String())
+	for _, bad := range []string{"", "h:1", "http://h", "redis+ring://h:1", "redis+sentinel://h:1", "redis://u:secret@h:port"} {
+		_, err := ParseTarget(bad)
+		require.Error(t, err, bad)
+		require.NotContains(t, err.Error(), "secret")
+	}
+	p := &patient{name: "-a", to: server, main: &survey.State{}}
+	require.EqualValues(t, "rrl set-rate --redis redis://h:1/2 --user default --permits N --interval D --write -- -a", p.rrl("set-rate", "--permits N", "--interval D", "--write"))
+	for _, none := range []Cmd{server.Command("heal", []string{"a\x00b"}), server.Command("watch", []string{"a"}, Flag("--client", "\n")), server.RedisCLI("get", "\xff")} {
+		require.EqualValues(t, NoCommand, none)
 	}
 }
 
 func TestShellQuote(t *testing.T) {
 	for text, want := range map[string]string{
-		"": "''", "a:b.c/d": "a:b.c/d", "a b": "'a b'", "it's": `'it'\''s'`, "{a}": "'{a}'", "名": "'名'", "=ls": "'=ls'", "~": "'~'", "a\\b": `'a\b'`,
+		"": "''", "a:b.c/d": "a:b.c/d", "a b": "'a b'", "it's": `'it'\''s'`, "{a}": "'{a}'", "名": "'名'", "=ls": "'=ls'", "~": "'~'", "a\\b": `'a'\\'b'`,
 		"a\x00b": NoCommand, "a\x1b[31m": NoCommand, "a\nb": NoCommand, "\u202e": NoCommand, "a\xff": NoCommand, strings.Repeat("a", 1001): NoCommand,
 	} {
 		require.Equal(t, want, ShellQuote(text), "%q", text)
@@ -59,6 +89,7 @@ func TestCommandsKeepTheirNames(t *testing.T) {
 		}
 		names = append(names, string(b))
 	}
+	to := Target{Addrs: []string{"h:1"}}
 	for _, shell := range [][]string{{"sh"}, {"bash"}, {"bash", "--norc", "--noprofile", "-i", "-o", "histexpand"}, {"zsh", "-f"}} {
 		path, err := exec.LookPath(shell[0])
 		if err != nil {
@@ -68,7 +99,7 @@ func TestCommandsKeepTheirNames(t *testing.T) {
 		script.WriteString(`rrl() { printf '%s\0' "$@"; }` + "\n")
 		var want []string
 		for _, name := range names {
-			heal, unlink := Command("heal", []string{name}, "--write"), Shell("rrl", "unlink", "{"+name+"}:value")
+			heal, unlink := strings.Replace(string(to.Command("heal", []string{name}, "--write")), " --redis redis://h:1/0 --user default", "", 1), Shell("rrl", "unlink", "{"+name+"}:value")
 			if heal == NoCommand || unlink == NoCommand {
 				require.True(t, !utf8.ValidString(name) || len(name) >= 1000 || strings.ContainsAny(name, "\u202e\ufeff\u00a0") ||
 					strings.IndexFunc(name, func(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }) >= 0, "%q", name)

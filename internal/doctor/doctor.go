@@ -50,9 +50,10 @@ type Finding struct {
 	Node     string   `json:"node,omitempty"`
 	Found    string   `json:"found"` // what there is, with its numbers
 	Means    string   `json:"means"`
-	Java     string   `json:"java"`          // what it does to callers of Redisson
-	Go       string   `json:"go"`            // what it does to callers of this package
-	Fix      string   `json:"fix,omitempty"` // a command, or what to do
+	Java     string   `json:"java"`               // what it does to callers of Redisson
+	Go       string   `json:"go"`                 // what it does to callers of this package
+	Fix      string   `json:"fix,omitempty"`      // a command, or what to do
+	Commands []Cmd    `json:"commands,omitempty"` // those in Fix, as they can be pasted into a shell
 
 	FoundText, FixText Text `json:"-"` // Found and Fix, for other languages
 }
@@ -73,6 +74,8 @@ type Report struct {
 	Limiters int       `json:"limiters"` // how many were looked at
 	Findings []Finding `json:"findings"`
 	Skipped  []Skip    `json:"skipped"`
+	// Note is what the commands of the findings need beside what they have.
+	Note string `json:"note,omitempty"`
 }
 
 // Add takes in a report about other things.
@@ -114,7 +117,9 @@ type Doctor struct {
 	Sample time.Duration
 	// Drift compares a limiter, whose hash is sound, with what it should be. It returns an empty text if there is no
 	// difference. It may be nil.
-	Drift func(*survey.State) (found, fix string)
+	Drift func(*survey.State) (found string, fix Cmd)
+	// To is the Redis that the commands of the findings are about; nil for what the options of the survey's client tell.
+	To *Target
 
 	noFrequency atomic.Bool // the servers keep none
 
@@ -122,6 +127,14 @@ type Doctor struct {
 	up      []survey.Node   // those that have replied
 	away    map[string]bool // addresses of those that have not, or no longer
 	upErr   error
+}
+
+// target returns the Redis that commands are about.
+func (d *Doctor) target() Target {
+	if d.To != nil {
+		return *d.To
+	}
+	return TargetOf(d.Survey.Client())
 }
 
 // patience is how long a server may take to reply before it counts as not looked at.
@@ -177,6 +190,7 @@ func (d *Doctor) lose(r *Report, node, check string, err error) {
 type patient struct {
 	name    string
 	divided bool
+	to      Target
 	main    *survey.State   // the hash, and the keys that all clients share
 	later   *survey.State   // main, read once more after the sample; nil without
 	clients []*survey.State // of each client that has keys
@@ -197,7 +211,7 @@ func (p *patient) states() []*survey.State {
 // Limiter looks at one limiter. A limiter that does not exist, and has left nothing behind, is an error that wraps
 // permit.ErrNotInitialized.
 func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
-	p := &patient{name: name, divided: d.Survey.Divided()}
+	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target()}
 	r := &Report{Limiters: 1, Findings: []Finding{}, Skipped: []Skip{}}
 	skip := func(check string, err error) error {
 		if ctx.Err() != nil {
@@ -234,15 +248,19 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 		}
 		p.clients = append(p.clients, st)
 	}
-	if errors.Is(p.main.Problem, permit.ErrNotInitialized) && p.main.Types == [3]string{"none", "none", "none"} && len(p.clients) == 0 {
-		return nil, fmt.Errorf("%w: there is no %q, and nothing that it has left behind", permit.ErrNotInitialized, name)
+	if p.leaveOut(); errors.Is(p.main.Problem, permit.ErrNotInitialized) && !p.ours() {
+		left := "nothing that it has left behind"
+		if p.main.Types != [3]string{"none", "none", "none"} {
+			left = "what has keys of that name looks like none of ours"
+		}
+		return nil, fmt.Errorf("%w: there is no limiter %q, and %s", permit.ErrNotInitialized, name, left)
 	}
 	if twin := twinOf(name); twin != "" {
 		if st, err := d.Survey.Read(ctx, twin, ""); err != nil {
 			if err := skip("twin", err); err != nil {
 				return nil, err
 			}
-		} else if !errors.Is(st.Problem, permit.ErrNotInitialized) {
+		} else if st.HashShows() {
 			p.twin = twin
 		}
 	}
@@ -282,61 +300,22 @@ func (d *Doctor) first(ctx context.Context, name string, skip func(string, error
 	return d.whole(ctx, st, skip)
 }
 
-// isMinor reports whether a check says nothing about the health of a limiter.
-func isMinor(check string) bool { return check == "hot-key" || check == "huge-set" }
+// isMinor reports whether a check says nothing about the health of a limiter. Of changes, it says that no imbalance was
+// found among them.
+func isMinor(check string) bool {
+	return check == "hot-key" || check == "huge-set" || check == "changes"
+}
 
 // drift compares the rate of a patient with what it should be.
 func (d *Doctor) drift(p *patient) []Finding {
-	if d.Drift == nil || p.main.Problem != nil {
+	if d.Drift == nil || p.main.Problem != nil || !p.ours() {
 		return nil
 	}
 	found, fix := d.Drift(p.main)
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, word(fix), "%s", found)}
-}
-
-// read reads a state, and all of it where that is possible. A state that does not add up is read once more, because a
-// caller that counts a large set leaves it so for a moment.
-func (d *Doctor) read(ctx context.Context, name, client string, skip func(string, error) error) (*survey.State, error) {
-	st, err := d.Survey.Read(ctx, name, client)
-	if err != nil {
-		return nil, err
-	}
-	return d.whole(ctx, st, skip)
-}
-
-func (d *Doctor) whole(ctx context.Context, st *survey.State, skip func(string, error) error) (_ *survey.State, err error) {
-	for tries := 0; err == nil; tries++ {
-		if t := st.Types[2]; t != "zset" && t != "none" {
-			break // that is a finding of its own
-		}
-		whole, cerr := d.Survey.Complete(ctx, st)
-		if cerr != nil || !whole {
-			if cerr == nil {
-				cerr = fmt.Errorf("the set of %d members is too large, or changes faster than it can be read", st.Count)
-			}
-			return st, skip("balance", cerr)
-		}
-		if tries == 1 || adds(st) || st.Count < 500 {
-			break
-		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-		st, err = d.Survey.Read(ctx, st.Name, st.ClientID)
-	}
-	return st, err
-}
-
-// adds reports whether value and members add up to the rate.
-func adds(st *survey.State) bool {
-	value, ok := st.ValueNumber()
-	sum, _, whole := st.Sum()
-	return st.Problem != nil || !whole || !ok || value+sum == st.Rate.Permits
+	return []Finding{p.of(p.main, "drift", Warning, run(fix), "%s", found)}
 }
 
 // twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.
@@ -358,16 +337,19 @@ func (p *patient) examine() (list []Finding) {
 	for _, check := range limiterChecks {
 		list = append(list, check(p)...)
 	}
+	if !p.ours() {
+		return p.notOurs(list)
+	}
 	return list
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // Examine returns what the checks find in the states alone that somebody has read: the keys that all clients share, and
-// those of clients. It sends nothing, so it finds less than [Doctor.Limiter].
-func Examine(main *survey.State, clients ...*survey.State) []Finding {
+// those of clients. The commands are about to. It sends nothing, so it finds less than [Doctor.Limiter].
+func Examine(to Target, main *survey.State, clients ...*survey.State) []Finding {
 	if main.ClientID != "" {
 		clients = append([]*survey.State{main}, clients...)
 	}
-	return (&patient{name: main.Name, main: main, clients: clients, divided: !main.OneInstant}).examine()
+	return (&patient{name: main.Name, to: to, main: main, clients: clients, divided: !main.OneInstant}).examine()
 }

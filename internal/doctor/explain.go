@@ -60,7 +60,7 @@ var explanations = map[string]explanation{
 		"grants are dated by a clock that differs from that of Redis; Redisson, and Go with WithClientClock, use their own",
 		"callers wait longer, or are admitted too early, by the difference; with 100 ms at 20 a second 31 were admitted in a second",
 		"the clock of Redis decides; a grant dated ahead blocks its permits for one interval at most after a rejection",
-		"NTP on the host whose clock is wrong",
+		"`rrl heal NAME --write`, which marks the grants that are ahead, and once more an interval later, which gives their permits back; NTP on the host whose clock is wrong",
 	},
 	"ttl": {
 		"the keys of the limiter do not expire together, or expire while permits are in use",
@@ -93,10 +93,16 @@ var explanations = map[string]explanation{
 		"a lower rate, or a limiter of package limit whose state does not grow",
 	},
 	"cool-down": {
-		"somebody has called CoolDown: nobody gets a permit before its end",
+		"somebody has called CoolDown: nobody gets a permit before its end; one of more than a year is a warning",
 		"callers are rejected until then; a caller that waits sleeps until then even if the cool-down is lifted",
 		"callers are rejected until then; a lift wakes those that wait within a second",
 		"`rrl lift NAME --write`, if it should end now",
+	},
+	"min-gap": {
+		"the least gap between permits is longer than the interval has room for: requests for one permit never get the rate",
+		"none: Redisson ignores the gap",
+		"requests for one permit get less than the rate; one for many permits at once gets them",
+		"`rrl set-rate NAME --min-gap D --write` with the gap that the finding names, or a lower rate",
 	},
 	"slot": {
 		"the keys of the limiter belong to different slots of a cluster",
@@ -111,7 +117,7 @@ var explanations = map[string]explanation{
 		"as the finding says",
 	},
 	"hot-key": {
-		"calls of a limiter's script took Redis long, during which it served nobody else",
+		"calls of a limiter's script took Redis long, during which it served nobody else; if several databases have keys, it may have been the limiter of that name in another",
 		"all callers of the server wait as long; Redisson's first call after a pause reclaims everything that has expired",
 		"all callers of the server wait as long; a call of ours takes about a millisecond at most",
 		"`rrl doctor NAME` says whether its set is huge",
@@ -120,7 +126,7 @@ var explanations = map[string]explanation{
 		"the ACL of the user that the application has does not allow what a limiter needs",
 		"calls fail with NOPERM where Redisson uses the same commands; it needs others besides",
 		"calls that need one of these fail with NOPERM; those that a script needs fail after a part of it was done",
-		"the `redis-cli acl setuser` that the finding names",
+		"the `acl setuser` that the finding names",
 	},
 	"drift": {
 		"the limiter has another rate in Redis than the rule file; neither trySetRate nor a file changes the rate of a limiter that exists",
@@ -151,7 +157,7 @@ var explanations = map[string]explanation{
 // finding returns a finding of a check.
 func finding(check string, s Severity, found, fix Text) Finding {
 	e := explanations[check]
-	return Finding{Check: check, Severity: s, Found: found.String(), Means: e.means, Java: e.java, Go: e.golang, Fix: fix.String(), FoundText: found, FixText: fix}
+	return Finding{Check: check, Severity: s, Found: found.String(), Means: e.means, Java: e.java, Go: e.golang, Fix: fix.String(), Commands: fix.commands(), FoundText: found, FixText: fix}
 }
 
 // Checks returns the ids of all checks.

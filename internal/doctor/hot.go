@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,8 +49,8 @@ func (p *patient) hotKey() []Finding {
 // hot looks in the slow log of a server for calls of limiters, and at how often scripts are called. What the log does
 // not say for sure, whose script a call was, it takes from the keys.
 func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) {
-	add := func(s Severity, found Text, means, fix string) {
-		x := finding("hot-key", s, found, word(fix))
+	add := func(s Severity, found Text, means string, fix Text) {
+		x := finding("hot-key", s, found, fix)
 		x.Node, x.Means = node.Addr, means
 		x.Java, x.Go = "all callers of the server wait as long", "all callers of the server wait as long"
 		r.Findings = append(r.Findings, x)
@@ -65,22 +66,26 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 	}
 	var elsewhere slowCalls // that limiters cannot have caused
 	for i, c := range slowOf(log, now) {
-		if i == 5 || c.count == 1 || d.isSmall(ctx, c.limiter) {
+		if i >= 5 || c.count == 1 || !d.canBeSlow(ctx, c.limiter) {
 			elsewhere.count += c.count
 			elsewhere.worst = max(elsewhere.worst, c.worst)
 			continue
 		}
-		x := finding("hot-key", Warning, say("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond)),
-			say("%s says whether its set is huge", Command("doctor", []string{c.limiter})))
+		s, found := Warning, say("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond))
+		if f.databases() > 1 { // the log does not say which
+			s, found = Info, say("%d calls in the slow log of the last hour, in this database or in another, the slowest of %v", c.count, c.worst.Round(time.Millisecond))
+		}
+		x := finding("hot-key", s, found, say("%s says whether its set is huge", d.target().At(node.Addr).Command("doctor", []string{c.limiter})))
 		x.Limiter, x.Node = c.limiter, node.Addr
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {
 		add(Info, say("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
-			"they were slow once, or their limiters hold too few permits to take long: the server was busy with something else, or its host was", "redis-cli --latency, redis-cli info stats, and the load of the host")
+			"they were slow once, or their limiters hold too few permits to take long, are gone, or are in another database: the server was busy with something else, or its host was",
+			say("%s; %s; and look at the load of the host", d.target().At(node.Addr).RedisCLI("--latency"), d.target().At(node.Addr).RedisCLI("info", "stats")))
 	}
 	if up, calls := f.number("uptime_in_seconds"), f.scripts(); up > 60 && calls/up > 10_000 {
-		add(Info, say("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", "")
+		add(Info, say("%d script calls a second since the start", calls/up), "the server spends much of its one thread on scripts", Text{})
 	}
 }
 
@@ -114,10 +119,21 @@ func slowOf(log []redis.SlowLog, now time.Time) []*slowCalls {
 // quickMembers is how many members a call of Redisson reclaims within slowCall: 100,000 take 85 ms.
 const quickMembers = 5000
 
-// isSmall reports whether a limiter holds so few permits that no call of it can take long, whoever makes it.
-func (d *Doctor) isSmall(ctx context.Context, name string) bool {
+// canBeSlow reports whether there is such a limiter, and it holds so many permits that a call of it can take long, whoever
+// makes it.
+func (d *Doctor) canBeSlow(ctx context.Context, name string) bool {
 	st, err := d.Survey.Read(ctx, name, "")
-	return err == nil && st.Problem == nil && st.Rate.Permits <= quickMembers && st.Count <= quickMembers
+	return err == nil && st.Problem == nil && st.Shows() && (st.Rate.Permits > quickMembers || st.Count > quickMembers)
+}
+
+// databases returns how many databases have keys. The counts are in INFO.
+func (f facts) databases() (n int) {
+	for field, text := range f {
+		if _, err := strconv.Atoi(strings.TrimPrefix(field, "db")); err == nil && strings.HasPrefix(text, "keys=") {
+			n++
+		}
+	}
+	return n
 }
 
 // scripts returns how many calls of scripts INFO commandstats counts.

@@ -31,7 +31,7 @@ type groups map[string]*group
 // add counts a limiter. It is idle if it has no TTL and nobody has had a permit for a day.
 func (f groups) add(l *survey.Limiter) {
 	begin := l.Name[:strings.LastIndexAny(l.Name, ":/._-")+1]
-	if begin == "" || l.Kind != survey.Live || l.Problem != nil || l.Rate.Type != permit.Overall {
+	if begin == "" || l.Unsure || l.Kind != survey.Live || l.Problem != nil || l.Rate.Type != permit.Overall {
 		return
 	}
 	of := f[begin]
@@ -49,7 +49,7 @@ func (f groups) add(l *survey.Limiter) {
 	}
 }
 
-func (f groups) findings() (list []Finding) {
+func (f groups) findings(to Target) (list []Finding) {
 	for _, begin := range slices.Sorted(maps.Keys(f)) {
 		of := f[begin]
 		if of.idle < manyIdle {
@@ -57,7 +57,7 @@ func (f groups) findings() (list []Finding) {
 		}
 		x := finding("idle", Warning, say("%d of %d limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more",
 			of.idle, of.all, begin),
-			say("make them with a keep-alive; %s gives one to this limiter", Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")))
+			say("make them with a keep-alive; %s gives one to this limiter", to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")))
 		x.Limiter, x.Node = of.one.Name, of.one.Node
 		list = append(list, x)
 	}

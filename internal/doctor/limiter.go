@@ -19,14 +19,11 @@ import (
 var limiterChecks = []func(*patient) []Finding{
 	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).twins,
 	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
-	(*patient).hotKey, (*patient).coolDown, (*patient).slot, (*patient).writers,
+	(*patient).hotKey, (*patient).coolDown, (*patient).minGap, (*patient).slot, (*patient).writers,
 }
 
 const (
 	manyMembers = 10_000
-	// clockTolerance is how far ahead of Redis a grant may be dated without a finding: what a clock that is set by
-	// NTP differs.
-	clockTolerance = 50 * time.Millisecond
 	// deadAfter is for how long a client must not have acquired to count as dead; at least two intervals.
 	deadAfter = time.Hour
 )
@@ -39,12 +36,15 @@ func (p *patient) of(st *survey.State, check string, s Severity, fix Text, forma
 }
 
 // rrl returns a command of rrl about the limiter.
-func (p *patient) rrl(command string, flags ...string) string {
-	return Command(command, []string{p.name}, flags...)
+func (p *patient) rrl(command string, flags ...string) Cmd {
+	return p.to.At(p.main.Node).Command(command, []string{p.name}, flags...)
 }
 
+// cli returns a command of redis-cli.
+func (p *patient) cli(words ...string) Cmd { return p.to.At(p.main.Node).RedisCLI(words...) }
+
 // healing returns the command that heals a state.
-func (p *patient) healing(st *survey.State) string {
+func (p *patient) healing(st *survey.State) Cmd {
 	if st.ClientID == "" {
 		return p.rrl("heal", "--write")
 	}
@@ -54,19 +54,22 @@ func (p *patient) healing(st *survey.State) string {
 // wrongType finds keys that hold something else. To move one away must not free what is in use: when value is gone, Java
 // takes all of the rate to be free, and when the grants are gone, so does Go.
 func (p *patient) wrongType() (list []Finding) {
-	for _, st := range append([]*survey.State{p.main}, p.clients...) {
+	perClient := p.main.Problem == nil && p.main.Rate.Type == permit.PerClient
+	for n, st := range append([]*survey.State{p.main}, p.clients...) {
 		for i, typ := range st.Types {
 			want := survey.KeyTypes[i]
-			if typ == "none" || typ == want || i == 0 && st != p.main {
+			// A PER_CLIENT limiter does not use the keys that all clients share, and each client is looked at by itself. Without
+			// a hash nothing shows that the key is meant to be a limiter's.
+			if typ == "none" || typ == want || i == 0 && n > 0 || i > 0 && n == 0 && (perClient || st.ClientID != "" || !st.HashShows()) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
-			move, then := Shell("redis-cli", "renamenx", key, away), p.healing(st)
+			move, then := p.cli("renamenx", key, away), p.healing(st)
 			switch i {
 			case 0:
 				then = p.setRate(nil)
 			case 1:
-				move = Shell("redis-cli", "eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
+				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
 			}
 			fix := say("give one of the two another name, such as: %s; then %s", move, then)
 			if i == 2 {
@@ -82,11 +85,14 @@ func (p *patient) wrongType() (list []Finding) {
 	return list
 }
 
+// onlyClients reports whether the permits in use are those of clients.
+func (p *patient) onlyClients() bool { return !p.main.GrantsShow() && len(p.clients) > 0 }
+
 // typeFlag returns the type that a limiter has whose hash does not say it: that of the permits in use.
 func (p *patient) typeFlag() (field, flag string) {
 	typ := p.main.Fields["type"]
 	if typ != "0" && typ != "1" {
-		if typ = "0"; !p.main.HasValue && p.main.Count == 0 && len(p.clients) > 0 {
+		if typ = "0"; p.onlyClients() {
 			typ = "1"
 		}
 	}
@@ -98,7 +104,7 @@ func (p *patient) typeFlag() (field, flag string) {
 
 // setRate returns the command that makes a limiter of what is there, with the permits in use kept. It has what the fields
 // say, as far as that is sound.
-func (p *patient) setRate(fields map[string]string) string {
+func (p *patient) setRate(fields map[string]string) Cmd {
 	permits, interval := "--permits N", "--interval D"
 	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
 		permits = fmt.Sprintf("--permits %.0f", n)
@@ -108,7 +114,7 @@ func (p *patient) setRate(fields map[string]string) string {
 	}
 	_, typ := p.typeFlag()
 	flags := []string{permits, interval, typ}
-	if !p.main.HasValue && p.main.Count == 0 && len(p.clients) > 0 {
+	if p.onlyClients() {
 		flags = append(flags, Flag("--client", p.clients[0].ClientID))
 	}
 	return p.rrl("set-rate", append(flags, "--write")...)
@@ -122,13 +128,13 @@ func (p *patient) malformed() []Finding {
 	fields := p.main.Fields
 	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
-		fix := word(p.setRate(fields))
+		fix := run(p.setRate(fields))
 		switch {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
 			typ, _ := p.typeFlag()
-			fix = word(Shell("redis-cli", "hset", p.name, "type", typ))
+			fix = run(p.cli("hset", p.name, "type", typ))
 		case strings.HasPrefix(text, "keepAliveTime"):
-			fix = word(Shell("redis-cli", "hset", p.name, "keepAliveTime", "0"))
+			fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
 		}
 		field, value, _ := strings.Cut(text, " is ")
 		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s is %s", field, value)}
@@ -142,10 +148,14 @@ func (p *patient) malformed() []Finding {
 			missing = append(missing, field)
 		}
 	}
-	if _, ok := fields["keepAliveTime"]; there == 0 && !ok && p.main.Types[2] != "zset" && len(p.clients) == 0 {
+	if !p.ours() {
 		return nil // it is the hash of somebody else
 	}
-	f := p.of(p.main, "malformed", Critical, word(p.setRate(fields)), "the hash has no %s", strings.Join(missing, ", "))
+	fix := run(p.setRate(fields))
+	if _, ok := fields["keepAliveTime"]; there == 0 && !ok { // only the permits are ours
+		fix = word("give one of the two another name")
+	}
+	f := p.of(p.main, "malformed", Critical, fix, "the hash has no %s", strings.Join(missing, ", "))
 	f.Java, f.Go = `calls fail with "RateLimiter is not initialized"`, "calls return ErrNotInitialized"
 	return []Finding{f}
 }
@@ -160,27 +170,33 @@ func (p *patient) balance() (list []Finding) {
 		value, ok := st.ValueNumber()
 		sum, expired, whole := st.Sum()
 		switch {
+		case strange(st): // nobody knows how many permits those members are, and it is a finding of its own
 		case st.HasValue && !ok:
-			list = append(list, p.of(st, "value", Critical, word(p.healing(st)), "the value is %q", shorten(st.Value)))
+			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "the value is %q", shorten(st.Value)))
 		case !whole:
 		case !st.HasValue && st.Types[1] == "none" && sum > expired:
-			list = append(list, p.of(st, "value", Critical, word(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
 			s := Warning
 			if value+expired < 1 {
 				s = Critical
 			}
-			list = append(list, p.of(st, "stuck", s, word(p.healing(st)), "%d of %d permits are left and none is in use", value+expired, rate))
+			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %d permits are left and none is in use", value+expired, rate))
 		case value+sum < rate:
-			list = append(list, p.of(st, "lost", Warning, word(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
+			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
 				value, sum, counted(rate-value-sum, "permit"), rate))
 		case value+sum > rate:
-			list = append(list, p.of(st, "surplus", Warning, word(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
+			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
 				value, sum, counted(value+sum-rate, "permit"), rate))
 		}
 	}
 	return list
+}
+
+// strange reports whether a set has members that no limiter writes.
+func strange(st *survey.State) bool {
+	return slices.ContainsFunc(st.Members, func(m survey.Member) bool { return !m.Known() })
 }
 
 // layoutCount counts the members of a state by layout, in the order of the layouts.
@@ -188,6 +204,9 @@ func layoutCount(st *survey.State) (layouts []wire.Layout, count map[wire.Layout
 	count = map[wire.Layout]int{}
 	for _, m := range st.Members {
 		y := m.Layout()
+		if !m.Known() {
+			y = wire.LayoutUnknown
+		}
 		if count[y]++; count[y] == 1 {
 			layouts = append(layouts, y)
 		}
@@ -246,56 +265,6 @@ func (p *patient) twins() []Finding {
 		"the limiter %q has the same keys %q and %q", p.twin, p.main.Keys[1], p.main.Keys[2])}
 }
 
-// clock finds grants that are dated ahead of Redis and, with a second look, those that came late with an early date.
-func (p *patient) clock() (list []Finding) {
-	for _, st := range p.states() {
-		var worst survey.Member
-		ahead, n := clockTolerance, 0
-		for _, m := range st.Members {
-			if mark := m.Mark(); mark == 'c' || mark == 'l' || mark == 'w' {
-				continue
-			}
-			if d := m.Time().Sub(st.Time); d > clockTolerance {
-				if n++; d > ahead {
-					ahead, worst = d, m
-				}
-			}
-		}
-		if n > 0 {
-			list = append(list, p.of(st, "clock", Warning, say("set the clocks by NTP; the grants are by %s", word(worst.Layout().Writers())),
-				"the dates of %s are up to %v ahead of the clock of Redis", counted(n, "member"), ahead.Round(time.Millisecond)))
-		}
-	}
-	if p.later == nil || p.main.Problem != nil {
-		return list
-	}
-	had := map[string]bool{}
-	for _, m := range p.main.Members {
-		had[m.Raw] = true
-	}
-	var behind time.Duration
-	var worst survey.Member
-	for _, m := range p.later.Members {
-		if had[m.Raw] || m.Mark() != 0 || !p.main.Whole {
-			continue
-		}
-		if d := p.main.Time.Sub(m.Time()); d > behind {
-			behind, worst = d, m
-		}
-	}
-	// A member that was made smaller is a new one with the date of the old; such members have the same score.
-	for _, m := range p.main.Members {
-		if m.Score == worst.Score {
-			return list
-		}
-	}
-	if behind > clockTolerance {
-		list = append(list, p.of(p.main, "clock", Warning, say("set the clocks by NTP; the grant is by %s", word(worst.Layout().Writers())),
-			"a grant that came within the last moment is dated %v before it", behind.Round(time.Millisecond)))
-	}
-	return list
-}
-
 // busy returns for how long the newest of the permits in use stay in use, or 0.
 func busy(st *survey.State) (left time.Duration) {
 	for _, m := range st.Members {
@@ -313,17 +282,17 @@ func (p *patient) expiring(st *survey.State) Text {
 	if ttl < 0 && st.ClientID != "" {
 		ttl = max(time.Hour, 2*st.Rate.Interval)
 	}
-	var commands []string
+	var commands []Cmd
 	for i, key := range st.Keys[1:] {
 		switch {
 		case st.TTLs[i+1] == -2:
 		case ttl >= 0:
-			commands = append(commands, Shell("redis-cli", "pexpire", key, fmt.Sprint(ttl.Milliseconds())))
+			commands = append(commands, p.cli("pexpire", key, fmt.Sprint(ttl.Milliseconds())))
 		default:
-			commands = append(commands, Shell("redis-cli", "persist", key))
+			commands = append(commands, p.cli("persist", key))
 		}
 	}
-	return word(strings.Join(commands, "; "))
+	return run(commands...)
 }
 
 func (p *patient) ttl() (list []Finding) {
@@ -332,7 +301,7 @@ func (p *patient) ttl() (list []Finding) {
 			return nil
 		}
 		for _, st := range append([]*survey.State{p.main}, p.clients...) {
-			if !st.HasValue && st.Count == 0 {
+			if !st.GrantsShow() {
 				continue
 			}
 			s, when := Warning, word("and never expires")
@@ -340,7 +309,7 @@ func (p *patient) ttl() (list []Finding) {
 				s, when = Info, say("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
 			fix := say("if it is still used: %s, which keeps the permits in use; if not, when an interval has passed since the last grant: %s",
-				p.setRate(nil), Shell("redis-cli", "unlink", st.Keys[1], st.Keys[2]))
+				p.setRate(nil), p.cli("unlink", st.Keys[1], st.Keys[2]))
 			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, counted(st.Count, "member"), when))
 		}
 		return list
@@ -349,7 +318,7 @@ func (p *patient) ttl() (list []Finding) {
 		return nil
 	}
 	// A keep-alive of an interval keeps all keys until nothing is in use any more, and lets them go when nobody calls.
-	keepAlive := word(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write"))
+	keepAlive := run(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write"))
 	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
 		list = append(list, p.of(p.main, "ttl", Warning, keepAlive, "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
@@ -359,7 +328,7 @@ func (p *patient) ttl() (list []Finding) {
 		case left > 0 && hash >= 0 && hash+time.Second < left:
 			fix := keepAlive
 			if st.ClientID != "" {
-				fix = word(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write"))
+				fix = run(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write"))
 			}
 			list = append(list, p.of(st, "ttl", Warning, fix,
 				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
@@ -382,14 +351,14 @@ func (p *patient) otherType() (list []Finding) {
 		return nil
 	}
 	if p.main.Rate.Type == permit.PerClient {
-		if p.main.HasValue || p.main.Count > 0 {
-			list = append(list, p.of(p.main, "other-type", Warning, word(Shell("redis-cli", "unlink", p.main.Keys[1], p.main.Keys[2])),
+		if p.main.GrantsShow() {
+			list = append(list, p.of(p.main, "other-type", Warning, run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])),
 				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", counted(p.main.Count, "member")))
 		}
 		return list
 	}
 	if len(p.clients) > 0 {
-		list = append(list, p.of(p.main, "other-type", Warning, unlinking(p.clients),
+		list = append(list, p.of(p.main, "other-type", Warning, p.unlinking(p.clients),
 			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), counted(len(p.clients), "client")))
 	}
 	return list
@@ -399,14 +368,14 @@ func (p *patient) otherType() (list []Finding) {
 const manyKeys = 20
 
 // unlinking returns the command that deletes the keys of clients.
-func unlinking(clients []*survey.State) Text {
-	words := []string{"redis-cli", "unlink"}
+func (p *patient) unlinking(clients []*survey.State) Text {
+	words := []string{"unlink"}
 	for _, st := range clients[:min(manyKeys, len(clients))] {
 		words = append(words, st.Keys[1], st.Keys[2])
 	}
-	fix := word(Shell(words...))
+	fix := run(p.cli(words...))
 	if n := len(clients) - manyKeys; n > 0 {
-		fix = say("%s; then rrl doctor again for the other %d", fix, n)
+		fix = say("%s; then %s, for the other %d", fix, p.rrl("doctor"), n)
 	}
 	return fix
 }
@@ -436,7 +405,7 @@ func (p *patient) deadClients() []Finding {
 		return nil
 	}
 	st := dead[0]
-	f := p.of(p.main, "dead-clients", Warning, unlinking(dead),
+	f := p.of(p.main, "dead-clients", Warning, p.unlinking(dead),
 		"%s%d of %d clients have not acquired for an hour or more and their keys have no TTL; one is %s", p.atLeast(), len(dead), len(p.clients), st.ClientID)
 	return []Finding{f}
 }
@@ -455,7 +424,7 @@ func (p *patient) hugeSet() (list []Finding) {
 		}
 		switch {
 		case st.Count > manyMembers:
-			list = append(list, p.of(st, "huge-set", Warning, word("a lower rate, or a shorter interval; package limit has limiters whose state does not grow"),
+			list = append(list, p.of(st, "huge-set", Info, word("a lower rate, or a shorter interval; package limit has limiters whose state does not grow"),
 				"%d members%s", st.Count, memory))
 		case expired >= quickMembers && 2*expired > int(st.Count):
 			list = append(list, p.of(st, "huge-set", Info, say("one call of Go for each 512 of them, before Java's next one: %s shows how many are left", p.rrl("watch")),
@@ -463,18 +432,6 @@ func (p *patient) hugeSet() (list []Finding) {
 		}
 	}
 	return list
-}
-
-func (p *patient) coolDown() []Finding {
-	at := p.main.CoolDown()
-	if at.IsZero() {
-		return nil
-	}
-	found := say("a cool-down for another %v, until %s", at.Sub(p.main.Time).Round(time.Millisecond), at.UTC().Format(time.RFC3339))
-	if reopen := p.main.ReopenUntil(); reopen.After(at) {
-		found = say("%s, then re-opening until %s", found, reopen.UTC().Format(time.RFC3339))
-	}
-	return []Finding{p.of(p.main, "cool-down", Info, word(p.rrl("lift", "--write")), "%s", found)}
 }
 
 func (p *patient) slot() []Finding {
@@ -493,13 +450,21 @@ func (p *patient) slot() []Finding {
 // writers says which versions have written what is there.
 func (p *patient) writers() (list []Finding) {
 	for _, st := range p.states() {
-		layouts, count := layoutCount(st)
-		if len(layouts) == 0 {
+		count := map[string]int{}
+		for _, m := range st.Members {
+			count[m.Writers()]++
+		}
+		if len(count) == 0 {
 			continue
 		}
 		var parts []Text
-		for _, y := range layouts {
-			parts = append(parts, say("%d by %s", count[y], word(y.Writers())))
+		for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
+			if n := count[y.Writers()]; n > 0 {
+				parts = append(parts, say("%d by %s", n, word(y.Writers())))
+			}
+		}
+		if n := count[survey.FastWriter]; n > 0 {
+			parts = append(parts, say("%d by %s", n, word(survey.FastWriter)))
 		}
 		if _, ok := st.Fields["keepAliveTime"]; ok {
 			parts = append(parts, word("the hash by Redisson 3.38.0 or later, or Go"))
@@ -509,7 +474,7 @@ func (p *patient) writers() (list []Finding) {
 		list = append(list, p.of(st, "writers", Info, Text{}, "%s", listed("; ", parts)))
 	}
 	if p.more {
-		list = append(list, p.of(p.main, "clients", Info, word(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
+		list = append(list, p.of(p.main, "clients", Info, run(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
 	}
 	return list
 }

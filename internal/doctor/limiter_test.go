@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"os"
 	"regexp"
@@ -78,6 +79,19 @@ func grantOf(client string, permits uint32, age time.Duration) act {
 	return member(client, redisson.Member(false, redisson.RandomID(), permits), age)
 }
 
+// markedGrant adds a grant of the age that Go has met that long ago, and has marked.
+func markedGrant(permits byte, age, seen time.Duration) act {
+	return func(w *ward) {
+		p := string([]byte{permits, 0, 0, 0})
+		at := binary.BigEndian.AppendUint64(nil, uint64(w.now.Add(-seen).UnixMilli()))
+		w.do(member("", []byte("\x10~t~"+p+string(at[2:])+"abc"+p), age))
+	}
+}
+
+func redisKey(command, suffix string) act {
+	return func(w *ward) { w.do(redisDo(command, w.key(suffix))) }
+}
+
 func member(client string, raw []byte, age time.Duration) act {
 	return func(w *ward) {
 		w.do(redisDo("zadd", w.key("permits")+client, w.now.Add(-age).UnixMilli(), raw))
@@ -132,7 +146,7 @@ func (w *ward) finds(check string, s Severity, pattern string) {
 	require.Len(w, list, 1, "%+v", list)
 	f := list[0]
 	require.Equal(w, check+" "+s.String(), f.Check+" "+f.Severity.String())
-	require.Regexp(w, "(?s)"+strings.ReplaceAll(pattern, "NAME", regexp.QuoteMeta(w.name)), strings.Join([]string{f.Found, f.Fix, f.Java}, "\n"))
+	require.Regexp(w, "(?s)"+strings.ReplaceAll(pattern, "NAME", regexp.QuoteMeta(w.name)+"(?: --redis redis://[0-9.:]+/0 --user default)?"), strings.Join([]string{f.Found, f.Fix, f.Java}, "\n"))
 }
 
 // java returns a member of each layout of Redisson.
@@ -251,6 +265,7 @@ func TestStates(t *testing.T) {
 			{acts{hash("rate", 10, "interval", 60_000, "type", 0), member("", java(1)[wire.LayoutBc0IShort], s), member("", java(1)[wire.LayoutBc0ILong], s), value(8)},
 				"writers", Info, "1 by Redisson 3.17.0 to 3.20; 1 by Redisson 3.21.0 and later; the hash by Redisson before 3.38.0"},
 			{acts{hash("keepAliveTime", 0)}, "writers", Info, "the hash by Redisson 3.38.0 or later, or Go"},
+			{acts{markedGrant(1, s, 20*s), value(7)}, "writers", Info, "1 by Redisson 3.21.0 and later; 1 by somebody whose clock is fast; the hash"},
 		},
 		"TTL": {
 			{acts{rate(0), value(9), grant(1, 0), expire("", 20*s)}, "ttl", Warning, "the limiter expires in.*permits are in use for"},
@@ -266,7 +281,8 @@ func TestStates(t *testing.T) {
 		},
 		"the keys of another type": {
 			then(healthy, rate(1), grantOf(":a", 1, 0), valueOf(":a", 9)),
-			{acts{grant(1, 0)}, "other-type", Warning, "the limiter is PER_CLIENT, and keys of an OVERALL one with 1 member are left"},
+			then(healthy, grant(1, 0)), // one of the two keys alone shows nothing
+			{acts{value(9)}, "other-type", Warning, "the limiter is PER_CLIENT, and keys of an OVERALL one with 1 member are left"},
 		},
 		"the keys of clients": {
 			{acts{rate(0), grantOf(":a", 1, 0), valueOf(":a", 9)}, "other-type", Warning,
@@ -282,11 +298,31 @@ func TestStates(t *testing.T) {
 			then(look{check: "huge-set"}, hash("rate", 20_000, "interval", 60_000, "type", 0), grants(4900, 2*m), value(15_100)),
 			{acts{grants(100, 2*m), value(15_000)}, "huge-set", Info, "5000 of 5000 members have expired and nobody has reclaimed them"},
 			then(look{check: "huge-set"}, grants(5000, 0), value(10_000)), // they are not most of them
-			{acts{grants(100, 0), value(9_900)}, "huge-set", Warning, "10100 members"},
+			{acts{grants(100, 0), value(9_900)}, "huge-set", Info, "10100 members"},
 		},
 		"a clock that is fast": {
 			{acts{rate(0), value(8), member("", java(1)[wire.LayoutBc0ILong], -m), grant(1, s)}, "clock", Warning,
-				"the dates of 1 member are up to.*Redisson 3.21.0 and later"},
+				"the dates of 1 member are up to.*mark the grants: rrl heal NAME --write; after 1m0.001s, give the permits back: rrl heal NAME --write;.*Redisson 3.21.0 and later"},
+		},
+		"a clock that was fast": {
+			{acts{rate(0), value(9), markedGrant(1, -h, 20*s)}, "clock", Warning,
+				"of which Go has marked 1, are up to .* ahead.*\nafter [0-9.]+s, give the permits back: rrl heal NAME --write; set the clocks by NTP: the grants are by somebody whose clock is fast"},
+			{acts{redisKey("del", "permits"), markedGrant(1, -h, m)}, "clock", Warning, "ahead of the clock of Redis\ngive the permits back: rrl heal NAME --write;"},
+			{acts{redisKey("del", "permits"), markedGrant(1, -h, m), member("", java(1)[wire.LayoutBc0ILong], -h), value(8)}, "clock", Warning, "2 members, of which Go has marked 1.*mark the grants"},
+		},
+		"a cool-down that is not meant": {
+			{acts{rate(0), hash("coolDown", int64(95_600_000_000_000))}, "cool-down", Warning, "a cool-down until 4999-.*rrl lift NAME --write"},
+			{acts{hash("coolDown", time.Now().Add(h).UnixMilli())}, "cool-down", Info, "a cool-down for another"},
+			{acts{hash("reopenUntil", int64(95_600_000_000_000))}, "cool-down", Warning, "then re-opening until 4999-"},
+			{acts{hash("coolDown", 1)}, "cool-down", Warning, "^re-opening until 4999-"},
+			then(look{check: "cool-down"}, hash("reopenUntil", 2)),
+		},
+		"a gap that is too long": {
+			then(healthy, rate(0), hash("minGap", 6000)),
+			then(healthy, hash("rate", 7, "minGap", 8572)), // a seventh of a minute, rounded up
+			{acts{hash("minGap", 12_000)}, "min-gap", Warning, "with at least 12s between permits, requests for one permit get 5 of the 7 permits in 1m0s.*--min-gap 8.571s"},
+			then(healthy, hash("rate", 1, "minGap", 99_000)),
+			{acts{hash("rate", int64(1)<<50, "minGap", 100)}, "min-gap", Warning, "get 600 of.*--min-gap 0s"},
 		},
 		"a brace": {
 			{acts{func(w *ward) { w.name += "{b" }, rate(0)}, "slot", Info, "this Redis is no cluster"},

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,7 +103,8 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	}
 	d.hot(ctx, node, f, r)
 	f["addr"] = node.Addr
-	for _, x := range append(f.examine(), migrating(nodes, node.Addr)...) {
+	to := d.target().At(node.Addr)
+	for _, x := range append(f.examine(to), migrating(nodes, to, node.Addr)...) {
 		x.Node = node.Addr
 		r.Findings = append(r.Findings, x)
 	}
@@ -110,16 +112,14 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 }
 
 // examine runs the checks of a server.
-func (f facts) examine() (list []Finding) {
-	add := func(s Severity, found Text, means, callers, fix string) {
-		x := finding("server", s, found, word(fix))
+func (f facts) examine(to Target) (list []Finding) {
+	advise := func(s Severity, found Text, means, callers string, fix Text) {
+		x := finding("server", s, found, fix)
 		x.Means, x.Java, x.Go = means, callers, callers
 		list = append(list, x)
 	}
-	version := f["redis_version"]
-	if v := f["valkey_version"]; v != "" {
-		version = v
-	}
+	add := func(s Severity, found Text, means, callers, fix string) { advise(s, found, means, callers, word(fix)) }
+	version := cmp.Or(f["valkey_version"], f["redis_version"])
 	if major, _, _ := strings.Cut(version, "."); major != "" {
 		if n, err := strconv.Atoi(major); err == nil && n < 5 {
 			add(Critical, say("version %s", version), "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands", "update the server")
@@ -133,7 +133,8 @@ func (f facts) examine() (list []Finding) {
 		add(Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", "wait")
 	}
 	if f["cluster_state"] != "" && f["cluster_state"] != "ok" {
-		add(Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN", "redis-cli --cluster check "+f["addr"])
+		advise(Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
+			run(to.RedisCLI("--cluster", "check", f["addr"])))
 	}
 	most, used, policy := f.number("maxmemory"), f.number("used_memory"), f["maxmemory_policy"]
 	switch {
@@ -150,8 +151,8 @@ func (f facts) examine() (list []Finding) {
 			"when it is full, every acquire fails with OOM", "raise maxmemory, or delete what is not needed")
 	}
 	if n := f.number("evicted_keys"); n > 0 {
-		add(Warning, say("%d keys were evicted since the start", n), "keys of limiters may have been among them",
-			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", "rrl doctor finds what is broken; rrl heal fixes it")
+		advise(Warning, say("%d keys were evicted since the start", n), "keys of limiters may have been among them",
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", to.Command("doctor", nil)))
 	}
 	if f["save"] == "none" && f["aof_enabled"] == "0" {
 		add(Info, word("neither RDB nor AOF is on"), "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
@@ -173,13 +174,13 @@ func (f facts) examine() (list []Finding) {
 // onItsWay finds the slots that a node gives to another or gets from one, in its line of CLUSTER NODES.
 var onItsWay = regexp.MustCompile(`\[(\d+)-[<>]-[0-9a-f]+\]`)
 
-func migrating(nodes, addr string) (list []Finding) {
+func migrating(nodes string, to Target, addr string) (list []Finding) {
 	for line := range strings.Lines(nodes) {
 		if !strings.Contains(line, "myself") {
 			continue
 		}
 		for _, m := range onItsWay.FindAllStringSubmatch(line, -1) {
-			x := finding("slot", Warning, say("slot %s is on its way between two nodes", m[1]), say("wait for the resharding, or redis-cli --cluster fix %s", addr))
+			x := finding("slot", Warning, say("slot %s is on its way between two nodes", m[1]), say("wait for the resharding, or %s", to.RedisCLI("--cluster", "fix", addr)))
 			x.Means = "the cluster is being resharded, or a resharding was broken off"
 			x.Java = "calls of limiters in that slot fail with TRYAGAIN while their keys are divided"
 			x.Go = "calls are sent again until the keys are together"

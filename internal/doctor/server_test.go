@@ -80,7 +80,7 @@ func TestServerFacts(t *testing.T) {
 		"rdb_last_bgsave_status:ok":                  "",
 		"aof_enabled:1\r\naof_last_write_status:err": "the last write of the append-only file failed",
 	} {
-		list := factsOf(info).examine()
+		list := factsOf(info).examine(Target{})
 		if want == "" {
 			require.Empty(t, list, info)
 			continue
@@ -100,7 +100,7 @@ func TestAll(t *testing.T) {
 	w.name = base + "well"
 	w.do(rate(0))
 	w.name = base + "gone"
-	w.do(value(3))
+	w.do(value(3), grant(7, time.Second))
 	w.name = base + "clients"
 	w.do(rate(1))
 	for i := range 12 {
@@ -133,6 +133,17 @@ func TestHotKey(t *testing.T) {
 	require.Empty(t, servers(t, rdb))
 	run("orders", "{orders}:value", "{orders}:permits")
 	run("orders", "{orders}:permits", "{orders}:value")
+	none := "info hot-key: 2 calls in the slow log of the last hour that limiters do not explain"
+	require.Contains(t, servers(t, rdb), none, "there is no such limiter, or none any more")
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 5001, "unit", "C").Err())
+	require.Contains(t, servers(t, rdb), none, "it is a hash of somebody else")
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "interval", 1000, "type", 0, "keepAliveTime", 0).Err())
+	other := redis.NewClient(&redis.Options{Addr: rdb.Options().Addr, DB: 3})
+	defer other.Close()
+	require.Contains(t, servers(t, other), none, "it is in another database")
+	require.NoError(t, other.HSet(t.Context(), "orders", "rate", 6000, "interval", 1000, "type", 0).Err())
+	require.Contains(t, servers(t, rdb), "info hot-key: 2 calls in the slow log of the last hour, in this database or in another, the slowest of ")
+	require.NoError(t, other.Del(t.Context(), "orders").Err())
 	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Servers(t.Context()))(t)
 	require.Len(t, r.Findings, 1)
 	f := r.Findings[0]

@@ -13,6 +13,7 @@ type Text struct {
 	english string
 	format  string
 	args    []any
+	runs    []Cmd // that it has, in their order
 }
 
 func (t Text) String() string { return t.english }
@@ -24,7 +25,7 @@ func (t Text) In(translate func(format string, args ...any) string) string {
 		switch x := a.(type) {
 		case Text:
 			a = x.In(translate)
-		case string:
+		case Cmd:
 			if x == NoCommand {
 				a = translate(NoCommand)
 			}
@@ -34,14 +35,48 @@ func (t Text) In(translate func(format string, args ...any) string) string {
 	return translate(t.format, args...)
 }
 
-func say(format string, args ...any) Text { return Text{fmt.Sprintf(format, args...), format, args} }
+func say(format string, args ...any) Text {
+	t := Text{english: fmt.Sprintf(format, args...), format: format, args: args}
+	for _, a := range args {
+		switch a := a.(type) {
+		case Cmd:
+			t.runs = append(t.runs, a)
+		case Text:
+			t.runs = append(t.runs, a.runs...)
+		}
+	}
+	return t
+}
 
 // word returns a text without values.
 func word(text string) Text { return Text{english: text, format: text} }
 
+// run returns commands as a text, one after the other.
+func run(commands ...Cmd) Text {
+	t := Text{runs: commands}
+	for i, c := range commands {
+		if i > 0 {
+			t.english += "; "
+		}
+		t.english += string(c)
+	}
+	t.format = t.english
+	return t
+}
+
+// commands returns the commands of a text that can be pasted.
+func (t Text) commands() (list []Cmd) {
+	for _, c := range t.runs {
+		if c != NoCommand {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
 // counted returns a number of things. Its format has the singular.
 func counted[N int | int64](n N, noun string) Text {
-	return Text{survey.Counted(n, noun), "%d " + noun, []any{n}}
+	return Text{english: survey.Counted(n, noun), format: "%d " + noun, args: []any{n}}
 }
 
 // listed returns texts with a separator between them.

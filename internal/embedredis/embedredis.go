@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package embedredis runs a Redis inside this process, so that the demos and the examples need nothing
-// but Go. The server is miniredis on a loopback port, with TTLs that run out by themselves.
+// Package embedredis runs a Redis inside this process, for rrl, which works out on it what a change of a limiter would do,
+// and for package ratelimitertest. The server is miniredis on a loopback port, with TTLs that run out by themselves.
 //
 // It is not meant for anything else: it keeps its data in memory and knows only the commands that
 // miniredis knows. Importers of the root package do not link it.
 package embedredis
 
 import (
+	"context"
 	"fmt"
+	"net"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -18,8 +20,9 @@ import (
 // A Server is an embedded Redis. Its TIME command returns the time of this process, and its TTLs follow
 // that clock. A Server is safe for concurrent use.
 type Server struct {
-	mini *miniredis.Miniredis
-	addr string
+	mini  *miniredis.Miniredis
+	addr  string
+	piped bool
 }
 
 // Start starts a Server on a free port of 127.0.0.1. The caller must close it.
@@ -35,17 +38,43 @@ func Start() (*Server, error) {
 	return &Server{mini: m, addr: m.Addr()}, nil
 }
 
+// InBubble returns a Server that listens nowhere and is reached by pipes, so that it can live in a bubble of [testing/synctest]
+// and go by its time. The caller must close it.
+func InBubble() *Server {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	return &Server{mini: m, addr: "127.0.0.1:6379", piped: true} // never dialled; a name would be looked up, once in the process
+}
+
 // Addr returns the address on which s listens or, after Close, has listened: 127.0.0.1 and a port.
 func (s *Server) Addr() string { return s.addr }
 
 // NewClient returns a new client of s. The caller must close it.
-func (s *Server) NewClient() *redis.Client {
-	return redis.NewClient(&redis.Options{
+func (s *Server) NewClient() *redis.Client { return redis.NewClient(s.Options()) }
+
+// BubblePoolSize exceeds the number of goroutines of any test. A go-redis pool that has to wait takes a timer from a
+// sync.Pool shared by all clients of the process, and a timer of another bubble ends the process.
+const BubblePoolSize = 4096
+
+// Options returns the options of a client of s.
+func (s *Server) Options() *redis.Options {
+	o := &redis.Options{
 		Addr: s.Addr(),
 		// miniredis knows neither CLIENT SETINFO nor CLIENT MAINT_NOTIFICATIONS.
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}
+	if s.piped {
+		o.PoolSize = BubblePoolSize
+		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
+			c, err := s.mini.Dial()
+			if err != nil {
+				return nil, err
+			}
+			return &buffered{Conn: c}, nil
+		}
+	}
+	return o
 }
 
 // Close closes the server and its connections and drops its data. Further calls do nothing.

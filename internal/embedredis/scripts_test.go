@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package embedredis
+package embedredis_test
 
 import (
 	"os"
@@ -24,7 +24,7 @@ func TestScriptsReadNoFiles(t *testing.T) {
 		"EVAL_RO": func(s string) error { return rdb.EvalRO(ctx, s, nil, file).Err() },
 		"EVALSHA": func(s string) error {
 			redistest.Must(rdb.ScriptLoad(ctx, s).Result())(t)
-			return rdb.EvalSha(ctx, sha1Hex(s), nil, file).Err()
+			return rdb.EvalSha(ctx, redis.NewScript(s).Hash(), nil, file).Err()
 		},
 		"EVALSHA of the reply to SCRIPT LOAD": func(s string) error {
 			sha := redistest.Must(rdb.ScriptLoad(ctx, s).Result())(t)
@@ -65,15 +65,15 @@ func TestScriptsKeepTheirDigest(t *testing.T) {
 		func(s string) error { return rdb.ScriptLoad(ctx, s).Err() },
 	} {
 		script := "return {KEYS[1], ARGV[1], " + string(rune('0'+i)) + "}"
-		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, sha1Hex(script), nil).Err(), "NOSCRIPT"))
-		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, sha1Hex(script)).Val())
+		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, redis.NewScript(script).Hash(), nil).Err(), "NOSCRIPT"))
+		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, redis.NewScript(script).Hash()).Val())
 		require.NoError(t, learn(script))
-		require.Equal(t, []bool{true, false}, rdb.ScriptExists(ctx, sha1Hex(script), sha1Hex("x")).Val())
-		got := redistest.Must(rdb.EvalSha(ctx, sha1Hex(script), []string{"k"}, "a").Result())(t)
+		require.Equal(t, []bool{true, false}, rdb.ScriptExists(ctx, redis.NewScript(script).Hash(), redis.NewScript("x").Hash()).Val())
+		got := redistest.Must(rdb.EvalSha(ctx, redis.NewScript(script).Hash(), []string{"k"}, "a").Result())(t)
 		require.Equal(t, []any{"k", "a", int64(i)}, got)
 		require.NoError(t, rdb.ScriptFlush(ctx).Err())
-		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, sha1Hex(script), nil).Err(), "NOSCRIPT"))
-		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, sha1Hex(script)).Val())
+		require.True(t, redis.HasErrorPrefix(rdb.EvalSha(ctx, redis.NewScript(script).Hash(), nil).Err(), "NOSCRIPT"))
+		require.Equal(t, []bool{false}, rdb.ScriptExists(ctx, redis.NewScript(script).Hash()).Val())
 	}
 	require.Error(t, rdb.Do(ctx, "EVAL").Err())
 	require.Error(t, rdb.Do(ctx, "EVALSHA").Err())

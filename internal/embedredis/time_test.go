@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package embedredis
+package embedredis_test
 
 import (
 	"testing"

@@ -3,6 +3,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -11,14 +12,20 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Acquire passes a request through the limiter, and returns how it ended. It avoids copies of the request,
-// because each costs a measurable time when hundreds of callers ask at once.
+// Acquire sends a request through the limiter, and returns how it ended. It does not copy the request, because copies
+// cost a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	e, s := h.shard.engine, h.shard
 	r := e.newRequest()
 	r.ctx, r.want = ctx, want
 	if want.Wait {
 		r.came = time.Now()
+		if !want.Came.IsZero() {
+			if r.want.Timeout > 0 {
+				r.want.Timeout += r.came.Sub(want.Came)
+			}
+			r.came, r.rejected = want.Came, true
+		}
 	}
 	endless := ctx.Done() == nil && !r.hasDeadline() // nothing but Redis ends the call
 
@@ -67,14 +74,14 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	return got, got.Err
 }
 
-// Grace is how long a caller whose time is up waits for a reply that is on its way. It makes a timeout shorter
-// than a round trip act as one try, and serves a caller whose timeout ends just when the permits come back.
+// Grace is how long a caller whose time is up waits for a reply that is on its way. With it, a timeout shorter than a
+// round trip acts as one try, and a caller is served whose timeout ends just when the permits expire.
 const Grace = 10 * time.Millisecond
 
-// await waits for the outcome of a request. When the caller's time is up or ctx is done it returns at once,
-// whatever is in flight, without a request but with the wait until the first waiter can be served; the limiter passes
-// on permits that are granted to the request afterwards. Once the request has its outcome the limiter may be made anew for another name, so its fields, such as the shard s, are
-// not to be read without the lock.
+// await waits for the outcome of a request. When the caller's time is up or ctx is done, it returns at once, whatever
+// is in flight, with no request but with the wait until the first waiter can be served. The limiter passes on permits
+// that are granted to the request afterwards. Once the request has its outcome, the limiter may be reused for another
+// name, so its fields, such as the shard s, must not be read without the lock.
 func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.Duration) (*request, time.Duration, error) {
 	var timeUp <-chan time.Time
 	if r.hasDeadline() {
@@ -151,8 +158,8 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duratio
 	return nil, wait, err
 }
 
-// whyLeftLocked returns the error of a request whose caller leaves because of err, or because its time is up.
-// The error wraps ErrUnavailable if Redis is known to be down, if the last attempt has failed, or if nobody knows
+// whyLeftLocked returns the error of a request that its caller leaves because of err, or because its time is up. The
+// error wraps ErrUnavailable if Redis is known to be down, if the last attempt has failed, or if it is not known
 // whether the request was rejected.
 func (l *limiter) whyLeftLocked(r *request, err error) error {
 	if r.Degraded {
@@ -175,8 +182,13 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	}
 	// It is on its way, or stands behind a call that is.
 	asks := (l.flights.ofQueue() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
-	if l.lastErr != nil || asks && (err == nil || waited >= permit.Patience) {
-		return permit.NoReply(permit.Of("acquire", l.link.Name), waited, l.lastErr, err)
+	asks = asks && (err == nil || waited >= permit.Patience)
+	failure := l.lastErr
+	if failure != nil || asks || err != nil && l.link.Health().Silent() {
+		failure = cmp.Or(l.link.Backend.Shortage(), failure) // what holds now comes before how an attempt ended some time ago
+	}
+	if failure != nil || asks {
+		return permit.NoReply(permit.Of("acquire", l.link.Name), waited, failure, err)
 	}
 	return err
 }

@@ -20,8 +20,8 @@ var (
 )
 
 // attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
-// errAbandoned if no caller is left, and errHandOff if the flight has to wait for the probe, but not in the goroutine of
-// its caller.
+// errAbandoned if no caller is left. It is errHandOff if the flight has to wait for the probe, but not in the
+// goroutine of its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
 		k      = f.limiter.link
@@ -74,8 +74,8 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	}
 }
 
-// waitForProbe ends the requests that do not wait, since Redis is down because of cause, and sleeps until the next probe
-// or until over is closed. An error says that the flight does not go on here; see attempt.
+// waitForProbe ends the requests that do not wait, because Redis is down for the reason cause. It sleeps until the
+// next probe or until over is closed. After an error the flight does not go on here; see attempt.
 func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error, begin time.Time) error {
 	k := f.limiter.link
 	k.Health().End(&f.call)
@@ -100,7 +100,7 @@ func (f *flight) noteError(err error) {
 	l.shard.unlock()
 }
 
-// trim drops the callers that have left, or were served without Redis, while the flight slept. It reports
+// trim drops the callers that have left, or were served without Redis, during the sleep of the flight. It reports
 // whether any caller is left.
 func (f *flight) trim() bool {
 	l := f.limiter
@@ -114,10 +114,10 @@ func (f *flight) trim() bool {
 	return f.pruneLocked()
 }
 
-// failWhileDown lets outage policies decide the requests that have one, fails the other requests that do not
-// wait, and those for which Redis has been unavailable for the outage limit: since it is known to be down, and
-// otherwise since begin. It reports whether any caller in the flight goes on waiting, and when the limit of the next
-// one is up.
+// failWhileDown lets outage policies decide the requests that have one. It fails the other requests that do not wait,
+// and those for which Redis has been unavailable for the outage limit. The limit counts from when Redis is known to
+// be down, or otherwise from begin. It reports whether any caller in the flight goes on waiting, and when the next
+// limit is up.
 func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit time.Time) {
 	l, now := f.limiter, time.Now()
 	if since, down := l.link.Health().Since(); down != nil {

@@ -22,17 +22,11 @@ func (s *shard) checkStates() error {
 	s.lock()
 	defer s.unlock()
 	for _, l := range s.limiters {
-		turns := 0
-		for _, x := range l.holds {
-			if x.place != nil {
-				turns++
-			}
-		}
 		switch {
 		case l.flights.ofQueue() > 1:
 			return fmt.Errorf("%s has %d flights of the line in the air", l.link.Name, l.flights.ofQueue())
-		case turns > 1 || turns == 1 && (l.flights.ofQueue() > 0 || l.gathering != nil):
-			return fmt.Errorf("%d callers have their turn at %s, beside a flight of the line or a gathering", turns, l.link.Name)
+		case l.turn != nil && (l.flights.ofQueue() > 0 || l.gathering != nil):
+			return fmt.Errorf("a caller has its turn at %s, beside a flight of the line or a gathering", l.link.Name)
 		}
 	}
 	return nil

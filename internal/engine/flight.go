@@ -13,9 +13,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A flight is one call on its way, with the requests that share it, and what follows from its reply: the rest
-// of what one call does not do, the search for lost permits, and the refund of permits that nobody waits for
-// any more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
+// A flight is one call in flight, with the requests that share it, and all that follows from its reply: further calls
+// for what one call does not do, the search for lost permits, and the refund of permits that no caller waits for any
+// more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
 type flight struct {
 	permit.Batch
 	callers     [][]*request // of each run; nil for a caller that left
@@ -55,8 +55,8 @@ func (f *flight) appendLocked(r *request) bool {
 	return f.putLocked(i, r)
 }
 
-// appendTriesLocked takes as many requests of q as fit. Nobody can tell in which order they came, so equal
-// requests share a run.
+// appendTriesLocked takes as many requests of q as fit. No caller can tell in which order they came, so equal requests
+// share a run.
 func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
@@ -72,7 +72,7 @@ func (f *flight) appendTriesLocked(q *queue) {
 	}
 }
 
-// sharesLocked reports whether r may be a request of the i-th run, whose grants are one member.
+// sharesLocked reports whether r may be a request of the i-th run, whose grants share a member.
 func (f *flight) sharesLocked(i int, r *request) bool {
 	return f.Runs[i].Permits == r.want.Permits && !r.want.Own && !f.callers[i][0].want.Own
 }
@@ -106,8 +106,7 @@ func (f *flight) size() (n int64) {
 	return n
 }
 
-// pruneLocked drops the callers that have their outcome, and the runs that have no callers left. It reports
-// whether any caller is left.
+// pruneLocked drops callers that have their outcome, and runs without callers. It reports whether any caller is left.
 func (f *flight) pruneLocked() bool {
 	kept := 0
 	for i := range f.Runs {
@@ -121,7 +120,7 @@ func (f *flight) pruneLocked() bool {
 		f.callers[i] = rest
 		if len(rest) > 0 {
 			f.Runs[i].Count = int64(len(rest))
-			// Swap and do not copy, because two runs must not share a slice.
+			// Swap instead of copying, because two runs must not share a slice.
 			f.Runs[kept], f.Runs[i] = f.Runs[i], f.Runs[kept]
 			f.callers[kept], f.callers[i] = f.callers[i], f.callers[kept]
 			kept++
@@ -134,8 +133,8 @@ func (f *flight) pruneLocked() bool {
 	return true
 }
 
-// endCallersLocked ends the requests in the flight with err, except those for which stays returns true; a nil
-// stays returns true for none.
+// endCallersLocked ends the requests in the flight with err, except those for which stays returns true. If stays is
+// nil, it ends all.
 func (f *flight) endCallersLocked(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
 	f.dropLocked(func(r *request) bool {
 		if stays != nil && stays(r) {
@@ -148,8 +147,8 @@ func (f *flight) endCallersLocked(err error, ended []*request, stays func(*reque
 	return ended, stay
 }
 
-// dropLocked forgets the callers for which drops returns true, and those that have their outcome: once they are woken, their
-// requests may become those of somebody else.
+// dropLocked removes the callers for which drops returns true, and those that have their outcome. After these are
+// woken, their requests may be reused by others.
 func (f *flight) dropLocked(drops func(*request) bool) {
 	for i := range f.Runs {
 		for j, r := range f.callers[i] {
@@ -160,7 +159,7 @@ func (f *flight) dropLocked(drops func(*request) bool) {
 	}
 }
 
-// fly flies f, and then what has come in the meantime.
+// fly flies f, and then the flights that have become ready in the meantime.
 func (f *flight) fly() {
 	l := f.limiter
 	for f != nil {
@@ -194,8 +193,8 @@ func (f *flight) flyInline() {
 	}
 }
 
-// step asks once, and reports whether the flight goes on, which it does until all of its callers have an
-// outcome or wait in the queue again.
+// step asks once, and reports whether the flight goes on. It goes on until all of its callers have an outcome or wait
+// in the queue again.
 func (f *flight) step() (more bool) {
 	if f.next == heals || f.next == healsLast {
 		_ = f.limiter.link.Backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
@@ -223,12 +222,12 @@ func (f *flight) step() (more bool) {
 	return f.next != isLanded
 }
 
-// refundGrace is how long a flight waits for the replies to its refunds before it goes on. The callers in the queue are
-// then asked for when the permits are back; a Redis that does not reply must not hold them up.
+// refundGrace is how long a flight waits for the replies to its refunds before it goes on. When the permits are back,
+// the flight asks for the callers in the queue; a Redis that does not reply must not hold them up.
 const refundGrace = 10 * time.Millisecond
 
-// refundUnclaimed gives back to Redis the permits that nobody waits for any more. If that fails they are free
-// again after one interval.
+// refundUnclaimed gives permits that no caller waits for any more back to Redis. If that fails, they are free again
+// after one interval.
 func (f *flight) refundUnclaimed() {
 	var grants []permit.Grant
 	for _, g := range f.unclaimed {

@@ -4,6 +4,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/link"
@@ -11,11 +12,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A gathering takes the permits of the first waiter before they have come back, so that others who take each
-// permit in the instant in which it comes back cannot keep the first waiter waiting. It has a goroutine of its own.
+// A gathering reserves the permits of the first waiter before they have expired. Otherwise callers that take each
+// permit the instant it is free could keep the first waiter waiting. It has a goroutine of its own.
 //
-// In Redis the permits are those of a Reservation, which is a grant like any other, and the permits left are
-// below 0 by what has yet to come back. So nobody finds a permit free before the first waiter has all of its own, which takes
+// In Redis the permits are those of a Reservation, which is a grant like any other, and the permits left are below 0
+// by what has yet to come back. So nobody finds a permit free before the first waiter has all of its own, which takes
 // an interval at most. Of all processes one at a time does that, in the order in which they came, and a pause follows
 // in which others go on; see scripts/reserve.lua.
 //
@@ -28,8 +29,8 @@ type gathering struct {
 }
 
 // mustGatherLocked reports whether the permits of the first waiter, which is r and may gather, have to be taken ahead. That
-// is so if it has been passed over for an interval, or is large. Beside other processes it must have the share for it. A lower class
-// never takes any ahead.
+// is so if it has been passed over for an interval, or is large. Beside other processes it must have the share for it, unless its
+// caller was passed over elsewhere. A lower class never takes any ahead.
 func (l *limiter) mustGatherLocked(r *request) bool {
 	if !r.rejected || l.link.Floor > 0 || l.rate.Interval <= 0 {
 		return false
@@ -38,7 +39,8 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 	if !l.share.Contended() {
 		return now.Sub(l.first.since) > 2*l.rate.Interval // they have not been seen yet
 	}
-	return (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked()) && l.share.Affords(r.want.Permits, l.rate.Interval, now)
+	affords := !r.want.Came.IsZero() || l.share.Affords(r.want.Permits, l.rate.Interval, now)
+	return affords && (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked())
 }
 
 // gatherLocked begins to gather the permits of the first waiter.
@@ -58,11 +60,12 @@ func (r *request) stopGatheringLocked() {
 	close(g.stop)
 }
 
-// run gathers until the first waiter has its permits or has left, or until that is no use, and lets the queue go on.
+// run gathers until the first waiter has its permits or has left, or until gathering is of no use. Then it lets the
+// queue go on.
 func (g *gathering) run(ctx context.Context) {
 	l := g.l
 	defer l.shard.engine.calls.Done()
-	whole := g.gather(ctx)
+	whole, err := g.gather(ctx)
 	l.shard.lock()
 	var ended []*request
 	granted := whole && g.head != nil
@@ -71,12 +74,14 @@ func (g *gathering) run(ctx context.Context) {
 		l.share.Pay(r.want.Permits)
 		r.Asked = link.Asked{Type: g.v.Type, ID: g.v.ID}
 		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
+	} else if err != nil && g.head != nil {
+		ended = g.head.failLocked(err, ended)
 	}
 	l.gathering = nil
 	if r := g.head; r != nil {
 		r.gathers = nil
 	}
-	if granted {
+	if len(ended) > 0 {
 		l.newHeadLocked()
 	}
 	l.scheduleLocked()
@@ -88,25 +93,30 @@ func (g *gathering) run(ctx context.Context) {
 	}
 }
 
-// gather reports whether the permits have been gathered. Otherwise the queue asks for them, and learns why not.
-func (g *gathering) gather(ctx context.Context) (whole bool) {
+// gather reports whether all permits have been gathered; if not, the queue asks for them. An error is returned to the
+// first waiter. Redis may reply with it only to calls that reserve permits, for example if the ACL hides the key of
+// the reservations; the queue would never get it, and the waiter would wait in vain.
+func (g *gathering) gather(ctx context.Context) (whole bool, err error) {
 	v, closed := &g.v, g.l.link.System.Closed
 	for {
 		if err := v.Grow(ctx); err != nil {
-			return false
+			if errors.Is(err, permit.ErrUnavailable) || errors.Is(err, permit.ErrClosed) {
+				err = nil // the queue knows what to do then
+			}
+			return false, err
 		}
 		if v.Complete() {
-			return true
+			return true, nil
 		}
 		if v.Last.Lacking == 0 {
-			return false // a cool-down has begun, or the permits left have been lost
+			return false, nil // a cool-down has begun, or the permits left have been lost
 		}
 		retry.SleepOr(g.pause(), g.stop, closed)
 		select {
 		case <-g.stop:
-			return false
+			return false, nil
 		case <-closed:
-			return false
+			return false, nil
 		default:
 		}
 	}

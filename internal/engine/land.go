@@ -69,7 +69,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	clear(ended)
 }
 
-// learnLocked takes in what the reply says about the limiter. It reports whether a dry run found permits.
+// learnLocked records what the reply says about the limiter. It reports whether a dry run found permits.
 func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	l := f.limiter
 	a.Context = f.ctx
@@ -78,7 +78,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 		l.learnRateLocked(a, begin)
 	}
 	if f.DryRun {
-		// What the dry run found belongs to somebody else; see takeTriesLocked.
+		// The permits that the dry run found belong to another request; see takeTriesLocked.
 		for i := range a.Granted {
 			missed = missed || a.Granted[i] > 0
 			a.Granted[i] = min(a.Granted[i], 0)
@@ -91,7 +91,7 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 	return missed
 }
 
-// learnRateLocked takes in what the reply to a call that began at the given instant says about the rate.
+// learnRateLocked records the rate in the reply to a call that began at the given instant.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	l.rate = link.Bounded(a.Rate)
 	if share := l.shard.rememberedLocked(l.link.Key); share != nil {
@@ -108,8 +108,8 @@ func (f *flight) learnOthersLocked(a *permit.Reply) {
 	f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
 }
 
-// grantLocked gives the grants of each run to those of its callers that are still there, in their order. Grants
-// that nobody takes are unclaimed.
+// grantLocked gives the grants of each run to its callers that are still there, in their order. Grants without a
+// caller are unclaimed.
 func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	left := a.Available
 	for i := range f.Runs {
@@ -147,9 +147,9 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// passOnLocked gives unclaimed permits to the callers in the queue, as long as the first of them can be served and came
-// before Redis was asked. Whoever came later could get a grant that is older than its call, and by the time it uses
-// it Redis may have granted the same permits again.
+// passOnLocked gives unclaimed permits to the callers in the queue, as long as the first of them can be served and
+// came before Redis was asked. A caller that came later could get a grant that is older than its call. By the time it
+// uses the grant, Redis may have granted the same permits again.
 func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	if l.flights.ofQueue() > 0 && !f.InOrder {
@@ -169,8 +169,8 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 	return ended
 }
 
-// rejectLocked ends the tries and lets the queue wait. A reply reports the wait of one request only, so the
-// flight asks again for tries that were rejected behind others and want to know theirs.
+// rejectLocked ends the tries and lets the queue wait. A reply reports the wait of only one request. So the flight
+// asks again for tries that were rejected behind others and have to report their own wait.
 func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 	l := f.limiter
 	for i := range f.Runs {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
 )
 
@@ -199,4 +200,37 @@ func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestALargeRequestThatMayNotTakeAhead checks that a large request whose calls ahead are rejected for good ends with what Redis
+// says, and does not wait in vain: the queue's own calls, which are allowed, never learn it. Those behind it go on.
+func TestALargeRequestThatMayNotTakeAhead(t *testing.T) {
+	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
+		other := newWorld(t, w.server)
+		defer other.close()
+		other.spread(overall(10, time.Minute))
+		stop, stopped := context.WithCancel(w.ctx)
+		var wg sync.WaitGroup
+		wg.Go(func() { // it takes each permit as it comes back
+			for stop.Err() == nil {
+				other.try(1)
+				time.Sleep(6 * time.Second)
+			}
+		})
+		w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
+			if c.Op == "reserve" {
+				f.Err = testworld.Denied
+			}
+			return f
+		})
+		begin := time.Now()
+		ok, err := w.l.TryAcquire(w.ctx, 9, 20*time.Minute)
+		stopped()
+		wg.Wait()
+		require.False(t, ok)
+		require.ErrorIs(t, err, testworld.Denied.Err)
+		require.ErrorContains(t, err, w.l.key)
+		require.Less(t, time.Since(begin), 5*time.Minute)
+		require.True(t, redistest.Must(w.l.TryAcquire(w.ctx, 1, time.Hour))(t), "the queue goes on")
+	})
 }

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/fair"
@@ -23,22 +22,26 @@ import (
 //
 //   - asleep: it is due at first.askAt, for which timer is set.
 //   - in flight: a flight of the queue is among flights.
-//   - held: holds is not empty. A caller that asks by itself has its turn, or gathers permits elsewhere, too. A flight that
-//     left before may still be in flight.
+//   - held: a caller that asks by itself has its turn. A flight that left before may still be in flight.
 //   - gathered for: gathering takes the permits of the first waiter ahead. The queue is asleep or in flight for those that may
 //     pass the first waiter, and nobody else.
 //
 // The lock of the shard guards a limiter. There is a goroutine while a call is in flight, and a timer while
 // somebody waits.
 type limiter struct {
-	link  *link.Link // of the caller that made it; others with the same key differ from it in their name at most
-	shard *shard
-	slot  int // its place in the shard, counted from 1; 0 if it is not in the shard
+	shard *shard // stays the same, so that it may be read without the lock, which is in it
+	guarded
+}
+
+// A guarded is what the lock guards.
+type guarded struct {
+	link *link.Link // of the caller that made it; others with the same key differ from it in their name at most
+	slot int        // its place in the shard, counted from 1; 0 if it is not in the shard
 
 	tries     queue // requests that do not wait
 	waiters   queue // the queue
 	flights   flights
-	holds     []*Hold    // no flight leaves for the queue
+	turn      *Place     // asks by itself; no flight leaves for the queue
 	gathering *gathering // takes permits ahead for the first waiter; no flight leaves for the first waiter
 
 	first   first       // of the queue
@@ -50,7 +53,7 @@ type limiter struct {
 	offline offline
 }
 
-// A first is what a limiter knows of the first request in its queue.
+// A first is what a limiter knows of the first waiter.
 type first struct {
 	since       time.Time // since when it has been the first
 	askAt       time.Time // when the queue is due; zero for now
@@ -75,10 +78,9 @@ func (fs flights) ofQueue() (n int) {
 func (fs flights) ofTries() int { return len(fs) - fs.ofQueue() }
 
 const (
-	// maxTries is how many calls of tries are in flight at most. With one, a caller that comes alone while a
-	// call is in flight would have to wait for it; with more, fewer requests share a flight. A flight that takes longer
-	// than slowFlight, because of a connection that hangs, does not hold up the others: then there may be up to
-	// maxSlowTries.
+	// maxTries is how many calls of tries may be in flight. With one, a single caller would have to wait for any call
+	// in flight; with more, fewer requests share a flight. A flight that takes longer than slowFlight, because of a
+	// connection that hangs, does not hold up the others: then there may be up to maxSlowTries.
 	maxTries     = 2
 	maxSlowTries = 16
 	slowFlight   = 100 * time.Millisecond
@@ -91,11 +93,11 @@ func (l *limiter) resetLocked() {
 			t.Stop()
 		}
 	}
-	*l = limiter{shard: l.shard, timer: l.timer, offline: offline{timer: l.offline.timer}, flights: l.flights}
+	l.guarded = guarded{timer: l.timer, offline: offline{timer: l.offline.timer}, flights: l.flights}
 }
 
 func (l *limiter) idleLocked() bool {
-	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && len(l.holds) == 0 && l.gathering == nil
+	return len(l.flights) == 0 && l.tries.n == 0 && l.waiters.n == 0 && l.turn == nil && l.gathering == nil
 }
 
 // addLocked adds a request, or reports that it is rejected at once. The caller goes on with scheduleLocked or
@@ -108,9 +110,13 @@ func (l *limiter) addLocked(r *request) (rejected bool) {
 	if l.waiters.n > 0 && !r.Degraded && l.isTooLateLocked(r) {
 		return true
 	}
-	l.waiters.push(r)
+	if r.want.Came.IsZero() {
+		l.waiters.push(r)
+	} else {
+		l.waiters.insert(r)
+	}
 	l.watchLocked(r)
-	if l.waiters.n == 1 {
+	if l.waiters.first == r {
 		l.newHeadLocked()
 	}
 	return false
@@ -132,17 +138,25 @@ func (l *limiter) isTooLateLocked(r *request) bool {
 // headWaitLocked returns the wait until the first waiter can be served, as far as that is known.
 func (l *limiter) headWaitLocked() time.Duration { return max(time.Until(l.first.grantableAt), 0) }
 
-// newHeadLocked records that another request is the first in the queue, whose wait is not known: the queue is due at once.
+// newHeadLocked records that another request is the first waiter. Its wait is not known, so the queue is due at once.
 func (l *limiter) newHeadLocked() {
-	l.first.since, l.first.askAt, l.first.grantableAt = time.Now(), time.Time{}, time.Time{}
+	l.first.since, l.first.askAt, l.first.grantableAt = l.headSinceLocked(), time.Time{}, time.Time{}
 	l.first.pass.Close()
+}
+
+// headSinceLocked returns since when the first in the queue counts as the first: now, or since its caller came elsewhere.
+func (l *limiter) headSinceLocked() time.Time {
+	if r := l.waiters.first; r != nil && !r.want.Came.IsZero() {
+		return r.want.Came
+	}
+	return time.Now()
 }
 
 // noteHeadLocked records that a reply may have made another request than head the first in the queue, and returns the first.
 // Unlike newHeadLocked it leaves when the queue is due to the reply.
 func (l *limiter) noteHeadLocked(head *request) *request {
 	if l.waiters.first != head {
-		l.first.since = time.Now()
+		l.first.since = l.headSinceLocked()
 		l.first.pass.Close()
 	}
 	return l.waiters.first
@@ -154,7 +168,7 @@ func (l *limiter) abandonLocked(r *request) {
 	r.unqueueLocked()
 	if head && l.waiters.n > 0 {
 		if l.waiters.first.want.Permits == r.want.Permits {
-			l.first.since = time.Now() // its wait is as long
+			l.first.since = l.headSinceLocked() // its wait is as long
 		} else {
 			l.newHeadLocked()
 		}
@@ -163,25 +177,25 @@ func (l *limiter) abandonLocked(r *request) {
 	l.rearmLocked()
 }
 
-// headIsStarvingLocked reports whether the first in the queue has been passed over for a whole interval, in which
-// every permit came back once. Until it is served, the tries of this process stand behind the queue, so that a
-// large request does not starve behind small ones.
+// headIsStarvingLocked reports whether the first waiter has been passed over for a whole interval, in which every
+// permit has expired once. Until it is served, the tries of this process stand behind the queue, so a large request
+// does not starve behind small ones.
 func (l *limiter) headIsStarvingLocked() bool {
 	r := l.waiters.first
 	return r != nil && r.rejected && l.lastErr == nil && l.rate.Interval > 0 && time.Since(l.first.since) > l.rate.Interval
 }
 
-// triesStandBehindLocked reports whether tries stand behind the queue, because the first waiter is starving. Beside others it
-// takes its permits ahead instead, and leaves to the tries what comes before.
+// triesStandBehindLocked reports whether tries stand behind the queue, because the first waiter is starving. If
+// others take part, the first waiter reserves its permits instead, and the tries may take those that are free before.
 func (l *limiter) triesStandBehindLocked() bool {
 	return l.waiters.n > 0 && !l.share.Contended() && l.headIsStarvingLocked()
 }
 
-// permitsAreKeptLocked reports whether free permits are kept for one that holds up the queue, or that waits for its turn and
-// has been passed over for long. Tries then ask without taking anything, and are rejected.
+// permitsAreKeptLocked reports whether free permits are kept for one that has its turn, or waits for it and has been passed
+// over for long. Tries then ask without taking anything, and are rejected.
 func (l *limiter) permitsAreKeptLocked() bool {
-	if len(l.holds) > 0 {
-		return slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.keeps })
+	if l.turn != nil {
+		return l.turn.keeps
 	}
 	return l.waiters.first != nil && l.waiters.first.place != nil && l.headIsStarvingLocked()
 }

@@ -12,18 +12,18 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// This file decides requests during an outage: by their policies, if these are not closed, and all that are on their way when
-// an outage begins although nothing has failed.
+// While Redis is down, this file decides requests by their outage policy. It also ends those in flight when Redis
+// turns out to be too slow.
 
-// An offline is what a limiter needs for outages, beside its share in the memory of the shard.
+// An offline is what a limiter needs for outages, besides its share in the memory of the shard.
 type offline struct {
 	servedFor time.Time // when the outage began for which the whole queue has been looked at; zero for none
 	timer     *time.Timer
 	due       time.Time // when timer fires; zero if it is not armed
 }
 
-// shareLocked returns what is known of the limiter without Redis, and makes it if need be. It is nil if the shard has no
-// room for it beside most others.
+// shareLocked returns the share of the limiter, and creates it if necessary. It returns nil if most shares of the
+// shard are in use.
 func (l *limiter) shareLocked(most int) *outage.Share {
 	if l.shard.memory == nil {
 		l.shard.memory = &outage.Memory{}
@@ -31,9 +31,9 @@ func (l *limiter) shareLocked(most int) *outage.Share {
 	return l.shard.memory.Share(l.link.Key, most, l.rate, l.shard.usesLocked)
 }
 
-// whenLocallyLocked returns what is known of the limiter without Redis, and when it can grant r; see
-// [outage.Share.When]. If the shard has no room for another limiter nothing can be counted: then a local quota
-// is an error, and FailOpen, which counts nothing, grants.
+// whenLocallyLocked returns the share of the limiter, and when it can grant r; see [outage.Share.When]. If the shard
+// has no room for another share, nothing can be counted: then a local quota returns an error, and FailOpen, which
+// counts nothing, grants.
 func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
 	if share = l.shareLocked(outage.MaxShares); share == nil && p.Kind == outage.FailOpen {
 		share = outage.NewShare(l.rate)
@@ -49,9 +49,9 @@ func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since 
 	return share, at, left, err
 }
 
-// tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did.
-// Otherwise r goes the usual way. It also starts the probe when that is due: if all requests are decided at
-// once no flight leaves, and nothing else would notice that Redis is up again.
+// tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did. Otherwise
+// r takes the usual path. It also starts the probe when that is due: if all requests are decided at once, no flight
+// leaves, and nothing else would notice that Redis is up again.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	health := l.link.Health()
 	since, cause := health.Since()
@@ -72,7 +72,7 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	return decided
 }
 
-// probeLocked asks Redis for nothing, if a probe is due.
+// probeLocked starts a flight that only probes, if a probe is due.
 func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 	if l.flights.ofTries() >= maxSlowTries {
 		return
@@ -91,9 +91,9 @@ func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
 	l.startLocked(f)
 }
 
-// decideLocallyLocked decides r by its policy, if that can be done now. Otherwise r is a blocking request, and
-// at is when it can be decided. If behind is not zero, others wait for the local quota, at least until behind, and r
-// comes after them if it wants the share, too.
+// decideLocallyLocked decides r by its policy, if that is possible now. Otherwise r is a blocking request, and at is
+// when it can be decided. If behind is not zero, others wait for the local quota, at least until behind, and r comes
+// after them if it wants the quota, too.
 func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause error, behind time.Time) (at time.Time, decided bool) {
 	if r.want.Policy.Kind != outage.LocalQuota {
 		behind = time.Time{}
@@ -126,9 +126,8 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 // hasLocalQueueLocked reports whether callers wait in the queue for the local quota.
 func (l *limiter) hasLocalQueueLocked() bool { return l.waiters.shares > 0 }
 
-// serveQueueLocked decides the requests in the queue that their policy can decide now, in their order, and sets the
-// timer for the next one. With all set it looks at all of them, otherwise no further than to the first that has
-// to wait.
+// serveQueueLocked decides the requests in the queue that their policy can decide now, in order, and sets the timer
+// for the next one. With all set it looks at all of them, otherwise only up to the first that has to wait.
 func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 	since, cause := l.link.Health().Since()
 	if cause == nil {
@@ -198,8 +197,8 @@ func (l *limiter) onLocalTimer() {
 	wake(ended)
 }
 
-// answerLocallyLocked decides the requests in the flight and in the queues that their policy can decide, if
-// Redis is down.
+// answerLocallyLocked decides the requests in the flight and in the queues that their policy can decide, if Redis is
+// down.
 func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	l := f.limiter
 	since, cause := l.link.Health().Since()
@@ -234,7 +233,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
-		if r.place != nil && r.place.Yields {
+		if r.want.Yields {
 			ended = r.failLocked(permit.Unavailable("acquire", l.link.Name, cause), ended)
 		}
 		r = next
@@ -242,8 +241,8 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	return ended
 }
 
-// decideAll decides the requests on their way to the Redis of that health, which is down because of cause: those that
-// do not wait, and those that a policy serves. What Redis grants them afterwards goes back.
+// decideAll decides the requests in flight to the Redis with the given health, which is down because of cause: those
+// that do not wait, and those that a policy serves. Permits that Redis grants them afterwards go back.
 func (e *Engine) decideAll(health *outage.Health, cause error) {
 	for i := range e.shards {
 		s := &e.shards[i]
@@ -260,8 +259,8 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 	e.slowed.Happened()
 }
 
-// decideAllLocked is decideAll for one limiter. A caller that makes its call itself, which only a caller without a
-// policy and without an end does, gets the reply, however late.
+// decideAllLocked is decideAll for one limiter. It leaves out a caller that makes its call itself, which only callers
+// without a policy and without a deadline do: it gets the reply, however late.
 func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
 	err := permit.Unavailable("acquire", l.link.Name, link.WithLast(cause, l.lastErr))
 	for _, f := range l.flights {

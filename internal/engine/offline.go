@@ -10,21 +10,21 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// This file is what others than the callers of one limiter do about outages: they decide by policies, tell Redis what was
-// granted without it, and set cool-downs.
+// During an outage, these methods serve callers outside of the queue: they decide requests by policies, report to
+// Redis what was granted without it, and set cool-downs.
 
-// WhenLocally returns when the policy can grant that many permits to a caller outside of the queue. It also starts the probe
-// when that is due.
+// WhenLocally returns when the policy can grant the given number of permits to a caller outside of the queue. It also
+// starts the probe when that is due.
 func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
 	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
 }
 
-// TakeLocally is WhenLocally, but has the policy grant the permits if that can be done now.
+// TakeLocally is like WhenLocally, but has the policy grant the permits if that is possible now.
 func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
 	return h.decideLocally(ctx, p, permits, now, func(share *outage.Share) { share.Take(p, permits, now) })
 }
 
-// decideLocally is WhenLocally, but calls grant under the lock if the permits can be granted now.
+// decideLocally is like WhenLocally, but calls grant under the lock if the permits can be granted now.
 func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
 	s := h.shard
 	s.lock()
@@ -49,7 +49,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	return at, nil
 }
 
-// UndoLocally takes back what TakeLocally granted at now.
+// UndoLocally takes back the permits that TakeLocally granted at now.
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
@@ -70,8 +70,8 @@ func (h *Handle) ToldCoolDown(until time.Time) {
 	h.withShare(func(s *outage.Share) { s.ToldCoolDown(until) })
 }
 
-// withShare calls f under the lock with what is known of the limiter without Redis, if the shard has room for
-// it.
+// withShare calls f, under the lock, with the share of the limiter, which holds what is known without Redis. It does
+// not call f if the shard has no room for it.
 func (h *Handle) withShare(f func(*outage.Share)) {
 	h.shard.lock()
 	defer h.shard.unlock()

@@ -241,8 +241,9 @@ func TestCloseDuringAnOutage(t *testing.T) {
 func TestLocalFaultIsNoOutage(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		w.p.Next(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted}}, retry.MaxAttempts)...)
-		_, err := w.l.Allow(w.ctx, 1)
-		require.ErrorIs(t, err, permit.ErrUnavailable)
+		_, err := w.l.on(failOpen).Allow(w.ctx, 1)
+		require.ErrorIs(t, err, permit.ErrOverloaded)
+		require.NotErrorIs(t, err, permit.ErrUnavailable)
 		require.ErrorIs(t, err, testworld.Exhausted.Err)
 		require.False(t, w.l.Health().Down())
 		// A waiter keeps asking about once a second.

@@ -4,7 +4,6 @@ package engine
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/link"
@@ -14,8 +13,6 @@ import (
 // A QueueState is the state of a wait queue, for a caller outside of it.
 type QueueState struct {
 	Busy    bool      // somebody waits
-	Kept    bool      // free permits are kept for somebody
-	Came    time.Time // when the first in the queue came; zero if nobody stands in it
 	Grant   time.Time // when the first in the queue can be served at the soonest, as far as that is known
 	Rate    permit.Rate
 	Changes int // that this process has made so far
@@ -29,55 +26,11 @@ func (h *Handle) State() (s QueueState) {
 	if l == nil {
 		return QueueState{Grant: time.Now()}
 	}
-	s = QueueState{Busy: l.waiters.n > 0 || len(l.holds) > 0, Kept: len(l.holds) > 0 || l.headIsStarvingLocked(),
-		Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
+	s = QueueState{Busy: l.waiters.n > 0 || l.turn != nil, Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
 	if s.Grant.IsZero() {
 		s.Grant = time.Now()
 	}
-	if r := l.waiters.first; r != nil {
-		s.Came = r.came
-	}
 	return s
-}
-
-// A Hold keeps the flights of a queue on the ground.
-type Hold struct {
-	l     *limiter
-	place *Place // whose turn it is, or nil
-	keeps bool   // free permits are kept, too: tries ask without taking any
-}
-
-// Hold holds up the callers of this process that wait for the limiter, and those that try, until it is released. A flight
-// that left before is not held up.
-func (h *Handle) Hold() *Hold {
-	h.shard.lock()
-	defer h.shard.unlock()
-	hold := &Hold{l: h.shard.limiterLocked(&h.Link), keeps: true}
-	hold.l.holds = append(hold.l.holds, hold)
-	hold.l.rearmLocked()
-	return hold
-}
-
-// Release lets the callers go on. It does nothing if that has been done.
-func (x *Hold) Release() {
-	s := x.l.shard
-	s.lock()
-	defer s.unlock()
-	if x.dropLocked() {
-		x.l.first.askAt = time.Time{}
-		x.l.scheduleLocked()
-		x.l.rearmLocked()
-	}
-}
-
-// dropLocked ends the hold, and reports whether it had not ended yet.
-func (x *Hold) dropLocked() bool {
-	i := slices.Index(x.l.holds, x)
-	if i < 0 {
-		return false
-	}
-	x.l.holds = slices.Delete(x.l.holds, i, i+1)
-	return true
 }
 
 // A Place is where a caller waits in the queue that does not want the permits of this limiter alone. When it is the first and
@@ -90,11 +43,12 @@ type Place struct {
 	Deadline time.Time // zero for none
 	Yields   bool      // it leaves the queue when an outage begins
 
-	hold *Hold    // during its turn, or nil
-	r    *request // the same, of the turn
+	r     *request // of its turn, or nil
+	l     *limiter // the same
+	keeps bool     // during the turn free permits are kept, too: tries ask without taking any
 }
 
-// A Rejection is what a caller that is about to wait in the queue was told when it asked; it is zero if it has not asked.
+// A Rejection is the reply that a caller has got before it waits in the queue, or zero if it has not asked.
 type Rejection struct {
 	Wait    time.Duration // 0 for none
 	Recheck time.Duration // when the caller wants to ask again at the latest
@@ -116,14 +70,13 @@ func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	if ended.Err != nil || !ended.Granted {
 		err := ended.Err
 		p.Handle.shard.engine.recycle(ended)
-		p.hold = nil
 		return false, err
 	}
-	p.r = ended
+	p.r, p.l = ended, l
 	return true, nil
 }
 
-// Timeout returns the time left until the deadline as Request.Timeout takes it, where 0 stands for no limit.
+// Timeout returns the time left until the deadline in the form of Request.Timeout, where 0 means no limit.
 func Timeout(deadline time.Time) time.Duration {
 	if deadline.IsZero() {
 		return 0
@@ -141,12 +94,12 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	}
 	l, r := s.limiterLocked(&h.Link), p.r
 	if r != nil {
-		p.hold.dropLocked()
+		l.turn = nil
 	} else {
 		r = h.shard.engine.newRequest()
 	}
-	p.hold, p.r = nil, nil
-	want := Request{Permits: p.Permits, Wait: true}
+	p.r = nil
+	want := Request{Permits: p.Permits, Wait: true, Yields: p.Yields}
 	if !p.Deadline.IsZero() {
 		want.Timeout = max(p.Deadline.Sub(p.Came), 1)
 	}
@@ -174,23 +127,22 @@ func (p *Place) Leave() {
 	if p.r == nil {
 		return
 	}
-	s, l := p.Handle.shard, p.hold.l
+	s, l := p.Handle.shard, p.l
 	s.lock()
-	if p.hold.dropLocked() {
+	if l.turn == p {
+		l.turn = nil
 		l.newHeadLocked()
 		l.scheduleLocked()
 		l.rearmLocked()
 	}
 	s.unlock()
 	p.Handle.shard.engine.recycle(p.r)
-	p.hold, p.r = nil, nil
+	p.r = nil
 }
 
 // giveTurnLocked lets the first in the queue, which has a place, ask by itself. The queue waits until the turn ends.
 func (l *limiter) giveTurnLocked(r *request) {
-	p := r.place
-	p.hold = &Hold{l: l, place: p, keeps: l.headIsStarvingLocked()}
-	l.holds = append(l.holds, p.hold)
+	l.turn, r.place.keeps = r.place, l.headIsStarvingLocked()
 	r.unqueueLocked()
 	r.state, r.Granted = hasEnded, true
 	r.done <- struct{}{}

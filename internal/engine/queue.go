@@ -8,8 +8,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
-// A queue is a list of requests in the order in which they came. The lock of the shard guards it, and in its requests
-// what says where they stand.
+// A queue is a list of requests in the order in which they came. The lock of the shard guards it, and the fields of
+// its requests that link them.
 type queue struct {
 	first, last *request
 	n           int
@@ -19,7 +19,7 @@ type queue struct {
 	deadlines   deadlines // of the requests that watch has been called for
 }
 
-// A node is where a request stands.
+// A node is the position of a request.
 type node struct {
 	prev, next *request
 	queue      *queue
@@ -37,8 +37,8 @@ func (q *queue) push(r *request) {
 	q.count(r, 1)
 }
 
-// insert puts r at its place by the time at which its caller came, before those that came at the same instant: whoever has
-// had its turn is the first again. It looks for the place from both ends.
+// insert puts r at its place by the time at which its caller came, and before requests that came at the same instant:
+// a request that has had its turn is the first again. It searches for the place from both ends.
 func (q *queue) insert(r *request) {
 	before, after := q.first, q.last // requests that may be the next ones to r
 	for before != nil && before.came.Before(r.came) && !after.came.Before(r.came) {
@@ -61,7 +61,7 @@ func (q *queue) insert(r *request) {
 	q.count(r, 1)
 }
 
-// unqueueLocked removes r from the queue in which it stands, if any. If its permits are taken ahead, that ends.
+// unqueueLocked removes r from its queue, if it stands in one. That ends the gathering of its permits.
 func (r *request) unqueueLocked() {
 	q := r.queue
 	if q == nil {
@@ -95,15 +95,15 @@ func (q *queue) count(r *request, n int) {
 			q.shares += n
 		}
 	}
-	if r.place != nil && r.place.Yields {
+	if r.want.Yields {
 		q.yields += n
 	}
 }
 
-// watch makes r, which has a deadline and stands in q, one of those among which earliest finds the first.
+// watch makes earliest consider r, which has a deadline and stands in q.
 func (q *queue) watch(r *request) { heap.Push(&q.deadlines, r) }
 
-// earliest returns the request with the earliest deadline of those that are watched, or nil.
+// earliest returns the watched request with the earliest deadline, or nil.
 func (q *queue) earliest() *request {
 	if len(q.deadlines) == 0 {
 		return nil
@@ -111,8 +111,7 @@ func (q *queue) earliest() *request {
 	return q.deadlines[0]
 }
 
-// A deadlines is a heap of requests by their deadlines, so that those that are too late are found without
-// looking at the others.
+// A deadlines is a heap of requests by deadline. It finds requests whose time is up without looking at the others.
 type deadlines []*request
 
 func (d deadlines) Len() int           { return len(d) }

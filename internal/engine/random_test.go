@@ -4,7 +4,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -136,7 +135,7 @@ func (s *storm) run(p plan) {
 		if took != p.leaves {
 			s.rt.Errorf("%s left after %v", who, took)
 		}
-	case err != nil && !errors.Is(err, permit.ErrUnavailable):
+	case err != nil && !permit.WasNotServed(err):
 		s.rt.Errorf("%s: %v", who, err)
 	}
 	if p.leaves > 0 && took > p.leaves {

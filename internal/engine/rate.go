@@ -9,15 +9,18 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Recheck returns how long callers that wait for a limiter of that rate sleep at most before they ask again.
+// Recheck returns the longest time that callers sleep before they ask again, when they wait for a limiter of that
+// rate.
 func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
 
-// leastRenewal is how often a limiter is renewed at most, if its permits come back less often than that. A KeepAlive of less
-// than twice as long, which only others can set, is too short to be kept up by calls that are late at times.
+// leastRenewal is the shortest time between two renewals of a limiter whose permits do not expire more often. A
+// KeepAlive of less than twice as long, which only other programs can set, is too short to be kept up by calls that
+// are sometimes late.
 const leastRenewal = 10 * time.Millisecond
 
-// RenewEvery returns how often callers that wait for a limiter of that rate have to ask for it. Each call renews its
-// KeepAlive, so that it does not expire while they wait. Half of it leaves time for a call that is late.
+// RenewEvery returns how often waiting callers have to ask for a limiter of that rate. Each call renews its
+// KeepAlive, so the limiter does not expire while they wait. RenewEvery uses half of the KeepAlive, which leaves time
+// for a late call.
 func RenewEvery(r permit.Rate) time.Duration {
 	if r.KeepAlive <= 0 {
 		return link.MaxInterval
@@ -25,8 +28,8 @@ func RenewEvery(r permit.Rate) time.Duration {
 	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
 }
 
-// lowerYield is how much later than its permits are free the queue of a lower class asks for them, so that callers of the
-// others, who wait for the same instant, come first.
+// lowerYield is how long after its permits are free the queue of a lower class asks for them. So callers of the other
+// classes that wait for the same instant come first.
 const lowerYield = 10 * time.Millisecond
 
 func (l *limiter) yield(r permit.Rate) time.Duration {

@@ -20,6 +20,8 @@ type Request struct {
 	Own      bool          // its grant is a member of its own, so that it can be settled
 	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
 	Policy   *outage.Policy
+	Came     time.Time // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
+	Yields   bool      // it fails when an outage begins
 }
 
 // An Outcome is how a request ended.
@@ -33,8 +35,8 @@ type Outcome struct {
 	Err       error
 }
 
-// A request is the request of one caller on its way through a limiter. What its caller reads, it reads after
-// done; the lock of the shard guards the rest.
+// A request is the request of one caller on its way through a limiter. Its caller reads its results after done; the
+// lock of the shard guards the rest.
 type request struct {
 	want    Request
 	ctx     context.Context // of the caller, for the values that hooks of the redis client look up in it
@@ -75,7 +77,7 @@ func (r *request) deadline() time.Time {
 // isKnown reports whether a cached rejection decides r, and its rejection others.
 func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
 
-// live reports whether somebody waits for the outcome.
+// live reports whether a caller waits for the outcome.
 func (r *request) live() bool { return r.state < hasEnded }
 
 // sharesLocally reports whether a local quota decides r during an outage.
@@ -83,7 +85,7 @@ func (r *request) sharesLocally() bool {
 	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalQuota
 }
 
-// permits returns what r asks for; r may be nil.
+// permits returns how many permits r asks for, or 0 if r is nil.
 func (r *request) permits() int64 {
 	if r == nil {
 		return 0
@@ -114,8 +116,8 @@ func (r *request) grantLocked(a *permit.Reply, left int64, ended []*request) []*
 	return r.endLocked(ended)
 }
 
-// wake lets the callers of ended requests go on. They may reuse the requests at once, so nobody else may touch
-// them afterwards.
+// wake lets the callers of ended requests go on. They may reuse the requests at once, so nothing else may touch the
+// requests afterwards.
 func wake(ended []*request) {
 	for _, r := range ended {
 		r.done <- struct{}{}

@@ -34,13 +34,13 @@ func (l *limiter) scheduleLocked() {
 	}
 }
 
-// queueIsHeldLocked reports whether no flight may leave for the queue, even if it is due.
+// queueIsHeldLocked reports whether no flight may leave for the queue even if it is due.
 func (l *limiter) queueIsHeldLocked() bool {
-	return l.flights.ofQueue() > 0 || len(l.holds) > 0 || l.shard.closed
+	return l.flights.ofQueue() > 0 || l.turn != nil || l.shard.closed
 }
 
-// takeQueueLocked returns a flight for the queue, or nil if the queue is not due. If one with a place is the first in the queue,
-// it gets its turn instead. While the first waiter has to wait, others may pass it.
+// takeQueueLocked returns a flight for the queue, or nil if the queue is not due. If the first waiter has a place, it
+// gets its turn instead. While the first waiter has to wait, others may pass it.
 func (l *limiter) takeQueueLocked() *flight {
 	if l.waiters.n == 0 || l.queueIsHeldLocked() {
 		return nil
@@ -69,7 +69,7 @@ func (l *limiter) takeQueueLocked() *flight {
 	return f
 }
 
-// maxPassed is how many requests in the queue are looked at for some that may pass.
+// maxPassed is how many requests in the queue are examined in the search for those that may pass.
 const maxPassed = 64
 
 // takePassersLocked returns a flight for requests in the queue that may pass the first waiter, or nil if there are none.
@@ -127,9 +127,8 @@ func (l *limiter) takeTriesLocked() *flight {
 	return f
 }
 
-// takeInlineLocked returns the flight that r leaves with, for its caller to fly itself. That saves a switch of
-// goroutines, a quarter of the time of a call on loopback. It returns nil if r shares the flight or has to
-// wait.
+// takeInlineLocked returns a flight for r that its caller flies itself. That saves a switch of goroutines, a quarter
+// of the time of a call on loopback. It returns nil if r shares a flight or has to wait.
 func (l *limiter) takeInlineLocked(r *request) *flight {
 	var f *flight
 	if r.want.Wait {
@@ -218,8 +217,8 @@ func (l *limiter) rearmLocked() {
 	}
 }
 
-// wakeAtLocked returns when the queue, or somebody in it that may pass, is due. It reports false if that is not
-// for a timer to tell.
+// wakeAtLocked returns when the queue, or a request in it that may pass, is due. It reports false if no timer is
+// needed for that.
 func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 	if l.waiters.n == 0 || l.queueIsHeldLocked() {
 		return at, false
@@ -232,9 +231,9 @@ func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 	return at, passes
 }
 
-// onTimer runs when the timer of the queue fires. It may run after the timer was stopped, and then on behalf of
-// another limiter, so it starts only what is due. If nothing is, because it was set for somebody who might have passed
-// the first waiter and has left, it is set again.
+// onTimer runs when the timer of the queue fires. It may run after the timer was stopped, and then for another
+// limiter, so it starts only what is due. If nothing is due, the timer was set for a request that could have passed
+// the first waiter and has left; then it is set again.
 func (l *limiter) onTimer() {
 	l.shard.lock()
 	defer l.shard.unlock()

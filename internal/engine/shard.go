@@ -13,9 +13,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A shard holds the limiters whose keys hash alike, under one lock, which is held for bookkeeping only and
-// never during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred
-// thousand names that are used once leave nothing else behind.
+// A shard holds the limiters whose keys hash alike. It has one lock, which is held for bookkeeping only and never
+// during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred thousand names
+// that are used once leave nothing else behind.
 type shard struct {
 	mu       sync.Mutex
 	engine   *Engine
@@ -31,7 +31,7 @@ type shard struct {
 	rejections known.Rejections // of limiters that may be idle
 }
 
-// few is how many limiters a shard looks through to find one. To look at them is faster than a map.
+// few is how many limiters a shard searches one by one, which is faster than a map.
 const few = 8
 
 func (s *shard) lock() { s.mu.Lock() }
@@ -52,7 +52,7 @@ func (s *shard) unlock() {
 	}
 }
 
-// addLocked and removeLocked keep the limiters, and the map that finds them when there are many.
+// addLocked and removeLocked maintain the limiters, and the map that finds them when there are more than few.
 func (s *shard) addLocked(l *limiter) {
 	s.limiters = append(s.limiters, l)
 	l.slot = len(s.limiters)
@@ -118,8 +118,9 @@ func (s *shard) limiterLocked(k *link.Link) *limiter {
 	return l
 }
 
-// evictIdleLocked removes the idle limiter, if there is one other than keep, which is idle from now on or about to
-// be used for the first time. Whatever makes a limiter idle calls it, so there is never another one.
+// evictIdleLocked removes the idle limiter, if there is one, unless it is keep. The caller is about to use keep for
+// the first time, or keep has just become idle. It is called whenever a limiter becomes idle, so there is never a
+// second one.
 func (s *shard) evictIdleLocked(keep *limiter) {
 	if l := s.idle; l != nil && l != keep && l.slot > 0 && l.idleLocked() {
 		s.removeLocked(l)
@@ -161,7 +162,7 @@ func (s *shard) Background(f func()) error {
 	return nil
 }
 
-// Changed lets the callers in this process that wait for the limiter ask again at once, and forgets its rejections.
+// Changed wakes the callers in this process that wait for the limiter, and forgets its cached rejections.
 func (s *shard) Changed(key string) {
 	s.lock()
 	defer s.unlock()
@@ -175,7 +176,7 @@ func (s *shard) Changed(key string) {
 	}
 }
 
-// Touch tells the fair share that a call begins or has ended that does not come from the queue.
+// Touch tells the fair share that a call which does not come from the queue begins or has ended.
 func (s *shard) Touch(key string) {
 	s.lock()
 	defer s.unlock()
@@ -184,17 +185,17 @@ func (s *shard) Touch(key string) {
 	}
 }
 
-// Learn takes in what the reply to a call outside of the queue says about the rate.
+// Learn records what the reply to a call outside of the queue says about the rate.
 func (s *shard) Learn(k *link.Link, a *permit.Reply, began time.Time) {
 	s.lock()
 	defer s.unlock()
 	s.limiterLocked(k).learnRateLocked(a, began)
 }
 
-// Health returns that of the limiters of the shard, if the part of Redis that holds each is not known.
+// Health returns the health that the limiters of the shard share, for limiters whose part of Redis is not known.
 func (s *shard) Health() *outage.Health { return &s.health }
 
-// Lock locks the shard for a moment in which no flight becomes ready.
+// Lock locks the shard for a moment during which no flight becomes ready.
 func (s *shard) Lock() { s.mu.Lock() }
 
 // Unlock is the counterpart of Lock.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"github.com/goredisson/ratelimiter/internal/link"
-	"slices"
 	"time"
 )
 
@@ -48,12 +47,11 @@ func (h *Handle) IsBeside(o *Handle) bool { return h.shard == o.shard }
 
 // A Snapshot is the state of one limiter in this process at one instant.
 type Snapshot struct {
-	Waiting    int  // callers in the queue
-	Trying     int  // callers that do not wait, in flights or behind them
-	Asleep     int  // callers in the queue, if no call is in flight and the queue is not due
-	HeldUp     bool // callers are held up; see Handle.Hold
-	Pending    int  // grants that Redis has to be told of
-	Remembered int  // limiters that the shard remembers for outages
+	Waiting    int // callers in the queue
+	Trying     int // callers that do not wait, in flights or behind them
+	Asleep     int // callers in the queue, if no call is in flight and the queue is not due
+	Pending    int // grants that Redis has to be told of
+	Remembered int // limiters that the shard remembers for outages
 }
 
 // Snapshot returns the state of the limiter in this process.
@@ -70,7 +68,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	if l == nil {
 		return s
 	}
-	s.Waiting, s.Trying, s.HeldUp = l.waiters.n, l.tries.n, slices.ContainsFunc(l.holds, func(x *Hold) bool { return x.place == nil })
+	s.Waiting, s.Trying = l.waiters.n, l.tries.n
 	for _, f := range l.flights {
 		if !f.InOrder {
 			s.Trying += int(f.size())

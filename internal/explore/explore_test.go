@@ -14,7 +14,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-const allSteps = "ask lose twice refund check reserve stand die java rate cool evict time all"
+const allSteps = "ask lose twice refund settle release check heal reserve stand die java rate cool reopen evict time all"
+
+// several are grants of which those of p1 lie between others.
+var several = [][2]int{{0, 1}, {0, 1}, {1, 2}, {0, 1}}
+
+// isBegun reports whether an exploration begins with several grants, so that heal takes several calls, or what a reservation
+// lacks is in use from the first step on.
+func isBegun(steps string) bool {
+	return strings.HasPrefix(steps, "heal") || strings.HasPrefix(steps, "cool")
+}
 
 // TestEveryOrder makes every order of so many steps of all kinds, and of more steps of fewer kinds: in a long run, of up to
 // eight.
@@ -30,9 +39,14 @@ func TestEveryOrder(t *testing.T) {
 		{"ask java time", 1, 5, 8},
 		{"ask lose twice time", 1, 4, 7},
 		{"ask refund check time", 1, 5, 7},
+		{"heal refund settle release", 1, 5, 8},
+		{"heal refund settle release cool ask time", 1, 3, 5},
+		{"ask reserve healer rate time", 1, 3, 6},
 		{"ask reserve stand time", 1, 4, 6},
 		{"ask reserve java die time", 1, 4, 6},
 		{"ask cool rate time", 1, 4, 6},
+		{"ask cool reopen refund time", 1, 4, 6},
+		{"cool reserve time", 1, 3, 5},
 		{"ask java evict time", 1, 4, 7},
 		{"ask stand all time", 2, 3, 5},
 	} {
@@ -41,9 +55,12 @@ func TestEveryOrder(t *testing.T) {
 				if rate > 2 && !redistest.Long() {
 					continue
 				}
-				depth := redistest.Cases(c.short, c.long)
+				depth, rate, begun := redistest.Cases(c.short, c.long), rate, [][2]int(nil)
+				if isBegun(c.steps) {
+					rate, begun = 6, several
+				}
 				t.Run(fmt.Sprintf("%v %d, %d of %s", typ, rate, c.limiters, c.steps), func(t *testing.T) {
-					r := redistest.Must(Explore(Config{Type: typ, Rate: rate, Limiters: c.limiters, Depth: depth, Steps: strings.Fields(c.steps)}))(t)
+					r := redistest.Must(Explore(Config{Type: typ, Rate: rate, Limiters: c.limiters, Begun: begun, Depth: depth, Steps: strings.Fields(c.steps)}))(t)
 					require.NoError(t, r.Broken, "%v", r)
 					t.Log(r)
 				})
@@ -78,14 +95,24 @@ var mutations = []mutation{
 	{"a replay is not looked up", "acquire_rest", "if says(ARGV[5], 'replay') then", "if false then", 0, "ask lose time", 5, "sends a call again"},
 	{"a call that arrives twice takes twice", "acquire", "left = redis.call('INCRBY', KEYS[2], taken)", "", 0, "ask twice time", 4, "do not add up"},
 	{"a refund gives back too much", "give_back", "math.min(back, math.max(0, rate - value))", "rate - value", 0, "ask refund time", 5, "more than 2|the window"},
-	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], ARGV[2])", "", 0, "ask refund time", 4, "more than 2|the window"},
+	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], m)", "", 0, "ask refund time", 4, "more than 2|the window"},
 	{"a place ahead does not expire", "reserve", "if e[2] > now and", "if", 0, "ask reserve die time", 5, "takes longer"},
 	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "more than 2|the window"},
 	{"a check finds nothing", "acquire_rest", "sick = sick or not later and sum ~= rate", "", 0, "ask evict time", 5, "do not add up"},
 	{"a healer gives nothing back", "heal", "local left = rate - permits\n", "local left = value or rate - permits\n", 0, "ask evict time", 5, "do not add up"},
-	{"a lower rate leaves the permits in use", "set_rate", "if used > rate then", "if false then", 0, "ask rate time", 4, "the window|more than"},
+	{"a lower rate leaves the permits in use", "set_rate", "if not owing then", "left = math.max(0, left) if false then", 0, "ask rate time", 4, "the window|more than"},
+	{"permits that are parked are forgotten", "set_rate", "if score and old and rate > old then", "if false then", 0, "ask rate time", 5, "the window"},
+	{"a lower rate makes room for a reservation", "set_rate", "if not owing then", "if true then", 0, "ask reserve rate time", 5, "the window|has no member"},
+	{"a sum does not know of a settled grant", "give_back", "replace(grant, score, to)",
+		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal refund", 5, "has no member"},
+	{"nor of one that is settled to more", "give_back", "replace(grant, score, to)",
+		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal settle", 5, "more than|the window"},
+	{"a sum that begins anew is taken for the old one", "heal", "if begun and not from or not (lo and hi and hi - lo + 1 == members) then", "if false then", 0, "heal release", 6, "."},
+	{"a healer takes what a reservation lacks for too much in use", "heal", "local left = rate - permits\n", "local left = rate - permits left = left + (left < 0 and trim(-left) or 0)\n",
+		0, "ask reserve healer time", 5, "the window|has no member"},
 	{"a cool-down is not obeyed", "acquire_rest", "if cooling > 0 then", "if false then", 0, "ask cool evict time", 5, "in a cool-down|the window|more than"},
 	{"a lifted cool-down gives nothing back", "lift_cool_down", "freed, lifted = freed + permits_of(m), 1", "lifted = 1", 0, "ask cool time", 4, "do not add up"},
+	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 4, "are left"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask stand reserve time", 5, "takes longer"},
 }
 
@@ -96,6 +123,9 @@ func TestEveryOrderFindsFaults(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			n := 0
 			cfg := Config{Type: m.typ, Rate: 2, Limiters: 1, Depth: m.depth, Steps: strings.Fields(m.steps)}
+			if isBegun(m.steps) {
+				cfg.Rate, cfg.Begun = 6, several
+			}
 			if m.script == "" {
 				cfg.Rename = func(key string) string {
 					if i := strings.Index(key, ":ahead:"); i > 0 {

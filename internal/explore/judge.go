@@ -35,6 +35,9 @@ func (w *world) judgeBook(s *state, l, p int) error {
 	if err == nil {
 		s.over &^= 1 << book
 	}
+	if w.sum(s, l, p) <= number(hash.hash["rate"]) {
+		s.lowered &^= 1 << book
+	}
 	if s.isOver(book) {
 		return nil
 	}
@@ -47,23 +50,35 @@ func (w *world) judgeBook(s *state, l, p int) error {
 // excess returns an error if a book holds more than the rate allows, or a grant has no member.
 func (w *world) excess(s *state, l, p int) error {
 	hash, value, set, _ := w.keysOf(s, p, l)
-	rate, sum := number(hash.hash["rate"]), int64(0)
+	rate := number(hash.hash["rate"])
 	for _, g := range s.grants {
 		if w.book(g.limiter, g.owner) != w.book(l, p) {
 			continue
 		}
-		sum += g.permits
 		if m, ok := set.memberOf(id(g.owner, g.seq)); !g.veiled && (!ok || permitsOf(m.raw) < g.permits || m.score != g.at) {
 			return fmt.Errorf("the grant of %d to p%d in L%d has no member", g.permits, g.owner, l)
 		}
 	}
-	if sum > rate {
+	if sum := w.sum(s, l, p); sum > rate && s.lowered&(1<<w.book(l, p)) == 0 {
 		return fmt.Errorf("the window of L%d holds %d permits, and its rate is %d", l, sum, rate)
+	}
+	if sum, left := w.sum(s, l, p), number(value.text); left > 0 && sum+left > rate && s.lowered&(1<<w.book(l, p)) == 0 {
+		return fmt.Errorf("the window of L%d holds %d permits, and %d are left of its rate of %d", l, sum, left, rate)
 	}
 	if used := set.used(); value.text != "" && number(value.text)+used > rate {
 		return fmt.Errorf("value %q and the %d permits in use of L%d are more than %d", value.text, used, l, rate)
 	}
 	return nil
+}
+
+// sum returns the permits that are granted of a book.
+func (w *world) sum(s *state, l, p int) (sum int64) {
+	for _, g := range s.grants {
+		if w.book(g.limiter, g.owner) == w.book(l, p) {
+			sum += g.permits
+		}
+	}
+	return sum
 }
 
 // isOver reports whether a book may hold more than the rate.

@@ -24,13 +24,14 @@ const (
 
 // A state is what Redis holds at an instant, what the processes know, and what has been granted.
 type state struct {
-	now    int64 // in ms
-	keys   []key
-	procs  [java]process
-	grants []grant // in use
-	over   uint    // bit set of books that hold more than the rate, as documented: see [world.forgive]
-	sick   bool    // something was lost, so that value and the members may not add up to the rate before the next check
-	did    string  // the last step, with what came of it
+	now     int64 // in ms
+	keys    []key
+	procs   [java]process
+	grants  []grant // in use
+	lowered uint    // bit set of books that may have more in use than the rate, since it was lowered, and are granted nothing
+	over    uint    // bit set of books that hold more than the rate, as documented: see [world.forgive]
+	sick    bool    // something was lost, so that value and the members may not add up to the rate before the next check
+	did     string  // the last step, with what came of it
 }
 
 // A process is what one process of this package knows.
@@ -226,5 +227,5 @@ func (s *state) encode(b []byte) []byte {
 		g.at -= s.now
 		b = fmt.Append(b, g)
 	}
-	return fmt.Append(b, s.over, s.sick)
+	return fmt.Append(b, s.over, s.lowered, s.sick)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // A step changes a state, which Redis holds. It reports false if it cannot be made in that state. An error is a promise
@@ -47,7 +48,11 @@ func (w *world) steps() (list []step) {
 			add("twice", (*world).twice)
 			add("refund", func(w *world, s *state, p, l int) (bool, error) { return w.refund(s, p, l, 0) })
 			add("refund", func(w *world, s *state, p, l int) (bool, error) { return w.refund(s, p, l, 1) })
+			add("settle", (*world).settle)
 			add("check", (*world).check)
+			add("heal", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Checked) })
+			add("healer", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Lowered) })
+			add("release", (*world).release)
 			for _, n := range []int64{w.Rate, w.Rate - 1, 0} {
 				add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, n, false, false) })
 			}
@@ -67,7 +72,8 @@ func (w *world) steps() (list []step) {
 			}
 		}
 		for _, d := range []time.Duration{interval / 3, 2 * interval} {
-			add("cool", func(w *world, s *state) (bool, error) { return w.coolDown(s, l, d*time.Millisecond) })
+			add("cool", func(w *world, s *state) (bool, error) { return w.coolDown(s, l, d, 0) })
+			add("reopen", func(w *world, s *state) (bool, error) { return w.coolDown(s, l, d, interval/3) })
 		}
 		add("cool", func(w *world, s *state) (bool, error) { return w.lift(s, l) })
 	}
@@ -169,12 +175,7 @@ func (w *world) leave(s *state, p, l int) (bool, error) {
 
 // refund gives back the newest grant of a process but for keep permits.
 func (w *world) refund(s *state, p, l int, keep int64) (bool, error) {
-	last := -1
-	for i, g := range s.grants {
-		if g.owner == p && g.limiter == l && g.told && (last < 0 || g.at >= s.grants[last].at) {
-			last = i
-		}
-	}
+	last := s.newest(p, l)
 	if last < 0 || s.grants[last].permits <= keep {
 		return false, nil
 	}
@@ -183,15 +184,87 @@ func (w *world) refund(s *state, p, l int, keep int64) (bool, error) {
 	return w.giveBack(s, p, l, s.grants[last].seq, n, keep)
 }
 
+// newest returns the newest grant that a process knows, -1 if there is none.
+func (s *state) newest(p, l int) int {
+	last := -1
+	for i, g := range s.grants {
+		if g.owner == p && g.limiter == l && g.told && (last < 0 || g.at >= s.grants[last].at) {
+			last = i
+		}
+	}
+	return last
+}
+
 func (w *world) giveBack(s *state, p, l int, seq byte, permits, keep int64) (bool, error) {
 	err := w.limiters[p][l].Refund(w.ctx, w.Type, permit.Grant{ID: id(p, seq), Permits: permits, Keep: keep})
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
 	for i := range s.grants {
-		if g := &s.grants[i]; g.owner == p && g.limiter == l && g.seq == seq && g.permits == permits {
+		g := &s.grants[i]
+		if g.veiled && keep > permits {
+			continue // it is no longer there, so no more is taken
+		}
+		if g.owner == p && g.limiter == l && g.seq == seq && (g.permits == permits || keep < g.permits) {
 			g.permits = keep
 		}
+	}
+	return true, err
+}
+
+// settle makes the newest grant of a process one of a permit more, if one is left.
+func (w *world) settle(s *state, p, l int) (bool, error) {
+	last := s.newest(p, l)
+	if _, value, _, _ := w.keysOf(s, p, l); last < 0 || number(value.text) < 1 {
+		return false, nil
+	}
+	n := s.grants[last].permits
+	s.tell("p%d settles the %d permits that it got last of L%d to %d", p, n, l, n+1)
+	return w.giveBack(s, p, l, s.grants[last].seq, n, n+1)
+}
+
+// release gives back a permit of the newest grants, whoever's they are.
+func (w *world) release(s *state, p, l int) (bool, error) {
+	if slices.ContainsFunc(s.grants, func(g grant) bool { return g.veiled }) {
+		return false, nil // nobody knows whose the members are
+	}
+	if _, err := w.limiters[p][l].Release(w.ctx, 1); errors.Is(err, permit.ErrNotInitialized) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	s.tell("p%d releases a permit of L%d", p, l)
+	w.save(s)
+	for i := range s.grants {
+		g := &s.grants[i]
+		if w.book(g.limiter, g.owner) != w.book(l, p) {
+			continue
+		}
+		_, _, set, _ := w.keysOf(s, g.owner, l)
+		m, ok := set.memberOf(id(g.owner, g.seq))
+		if g.permits = 0; ok {
+			g.permits = permitsOf(m.raw)
+		}
+	}
+	return true, nil
+}
+
+// heal makes one call of heal, which reads one member. It goes on with what a call before has begun to add up.
+func (w *world) heal(s *state, p, l int, c permit.HealCause) (bool, error) {
+	hash, _, set, _ := w.keysOf(s, p, l)
+	var begun redisson.HealState
+	if hash.hash[set.name] != "" {
+		begun = redisson.HealState{0, 0, 1}
+	}
+	owing := w.owing(s, l)
+	next, done, err := w.limiters[p][l].HealStep(w.ctx, w.Type, c, 1, begun)
+	if errors.Is(err, permit.ErrNotInitialized) || begun == nil && done {
+		return false, nil
+	}
+	s.tell("p%d makes a call of heal for L%d: more to do %v, done %v", p, l, next != nil, done)
+	if err == nil && c == permit.Lowered {
+		w.save(s)
+		w.believe(s, l, number(hash.hash["rate"]), 0, owing)
 	}
 	return true, err
 }
@@ -312,24 +385,49 @@ func (w *world) setRate(s *state, l int, n int64, keep bool) (bool, error) {
 	if hash.hash["rate"] == strconv.FormatInt(n, 10) && keep {
 		return false, nil
 	}
+	owing := w.owing(s, l)
 	if _, err := w.limiters[0][l].SetRate(w.ctx, w.rate(n), false, keep); err != nil {
 		return false, err
 	}
 	s.tell("p0 sets the rate of L%d to %d, keeps the permits in use: %v", l, n, keep)
 	w.save(s)
 	s.sick = s.sick || hash.hash == nil || w.Type == permit.PerClient
-	w.believe(s, l, n, keep)
-	if hash.hash == nil {
-		for p := range parties {
+	gone := uint(0)
+	if !keep {
+		gone = 1 << w.book(l, 0)
+	}
+	w.believe(s, l, n, gone, owing|1<<w.book(l, 0))
+	for i := range s.grants {
+		g := &s.grants[i]
+		_, _, set, _ := w.keysOf(s, g.owner, l)
+		if m, ok := set.memberOf(id(g.owner, g.seq)); w.book(g.limiter, g.owner) == w.book(l, 0) && (!ok || permitsOf(m.raw) < g.permits) {
+			g.veiled = true // a part of it is parked
+		}
+	}
+	w.save(s)
+	for p := range parties {
+		s.lowered |= 1 << w.book(l, p) // where permits are owed what is in use stays so
+		if hash.hash == nil {
 			w.forgive(s, l, p)
 		}
 	}
 	return true, nil
 }
 
-// believe takes out of the grants what Redis has taken out of its sets for a rate of n: all of those of p0, unless they are
-// kept, and the oldest of what is more than the rate. Nobody knows which of those that are veiled these are.
-func (w *world) believe(s *state, l int, n int64, keep bool) {
+// owing returns the books of a limiter of which permits are owed, or may be: value is below 0, or lost.
+func (w *world) owing(s *state, l int) (books uint) {
+	for p := range parties {
+		if _, value, _, _ := w.keysOf(s, p, l); number(value.text) < 0 || value.text == "" {
+			books |= 1 << w.book(l, p)
+		}
+	}
+	return books
+}
+
+// believe takes out of the grants what Redis has taken out of its sets for a rate of n: all of those of the books that are
+// gone, and of the others the oldest of what is more than the rate, unless permits are owed or parked. Nobody knows which of those that
+// are veiled these are.
+func (w *world) believe(s *state, l int, n int64, gone, owing uint) {
 	slices.SortStableFunc(s.grants, func(a, b grant) int {
 		if a.veiled != b.veiled {
 			return map[bool]int{true: 1, false: -1}[a.veiled]
@@ -346,7 +444,10 @@ func (w *world) believe(s *state, l int, n int64, keep bool) {
 		_, _, set, _ := w.keysOf(s, g.owner, l)
 		m, ok := set.memberOf(id(g.owner, g.seq))
 		switch {
-		case !keep && book == w.book(l, 0), !g.veiled && !ok:
+		case gone&(1<<book) != 0:
+			g.permits = 0
+		case owing&(1<<book) != 0:
+		case !g.veiled && !ok:
 			g.permits = 0
 		case g.veiled:
 			g.permits = max(0, min(g.permits, n-sums[book]))
@@ -358,12 +459,13 @@ func (w *world) believe(s *state, l int, n int64, keep bool) {
 	w.save(s)
 }
 
-func (w *world) coolDown(s *state, l int, d time.Duration) (bool, error) {
-	err := w.limiters[0][l].CoolDown(w.ctx, d, 0)
+// coolDown has a limiter cool down for d, and re-open within so long from then on, both in ms.
+func (w *world) coolDown(s *state, l int, d, reopen time.Duration) (bool, error) {
+	err := w.limiters[0][l].CoolDown(w.ctx, d*time.Millisecond, reopen*time.Millisecond)
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
-	s.tell("p0 has L%d cool down for %v", l, d)
+	s.tell("p0 has L%d cool down for %d ms and re-open within %d", l, d, reopen)
 	return true, err
 }
 

@@ -27,6 +27,7 @@ type Config struct {
 	Type     permit.Type
 	Rate     int64
 	Limiters int
+	Begun    [][2]int                       // grants of the first limiter to begin with, 1 ms apart: the process, and permits
 	Steps    []string                       // the groups of steps
 	Depth    int                            // how many steps
 	Mutate   func(name, text string) string // changes scripts; may be nil
@@ -62,7 +63,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 		for p := range w.limiters {
 			keys := redisson.NewKeys(name, clientID(p))
 			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Gate: redistest.Ungated{}, Name: name, Keys: keys})
-			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type))
+			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type), keys.Parked(cfg.Type))
 		}
 	}
 	slices.Sort(w.names)
@@ -77,7 +78,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 	return w, nil
 }
 
-// begin returns the state in which each limiter has a rate and nothing else.
+// begin returns the state in which each limiter has a rate, and the first one the grants to begin with.
 func (w *world) begin() (*state, error) {
 	w.store.restore(nil, epoch)
 	for _, l := range w.limiters[0] {
@@ -89,6 +90,15 @@ func (w *world) begin() (*state, error) {
 	for i := range s.procs {
 		s.procs[i].reserved = make([]reservation, w.Limiters)
 	}
+	for _, g := range w.Begun {
+		s.now++
+		w.store.setTime(s.now)
+		if _, err := w.ask(s, g[0], 0, int64(g[1]), false); err != nil {
+			return nil, err
+		}
+		s.procs[g[0]].acted = true
+	}
+	s.keys = w.store.dump(w.names)
 	return s, nil
 }
 
@@ -163,8 +173,7 @@ func one(p int, seq byte, permits int64) permit.Batch {
 	return permit.Batch{ID: id(p, seq), Runs: []permit.Run{{Permits: permits, Count: 1}}}
 }
 
-// reserve makes a call of a reservation, which takes permits ahead of their return, or with stand only keeps its place.
-// Once it is whole, it is kept as it is.
+// reserve runs reserve.lua for v. With stand it only renews v's place, and a whole v stays as it is.
 func (w *world) reserve(p, l int, v reservation, want int64, stand bool) (permit.Reserved, error) {
 	return w.limiters[p][l].Reserve(w.ctx, permit.Reservation{Type: w.Type, ID: id(p, v.seq), Want: want, Held: v.held,
 		Unsure: v.unsure, Ahead: !v.whole, Stand: stand, Since: v.since})
@@ -182,4 +191,4 @@ func (w *world) keysOf(s *state, p, l int) (hash, value, set, ahead key) {
 	return s.key(names[0]), s.key(names[1]), s.key(names[2]), s.key(names[3])
 }
 
-func clientID(party int) string { return fmt.Sprint("client", party) }
+func clientID(party int) string { return fmt.Sprintf("00000000-0000-4000-8000-%012d", party) }

@@ -10,13 +10,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// This file asks for permits outside of the queue, for a caller that needs more than one limiter, or only looks.
+// This file asks for permits outside of the queue, for a caller that needs several limiters, or that only looks.
 
-// maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one.
+// maxAsks bounds the calls for one reply: each step of a walk or of a reclaim is one call.
 const maxAsks = 10_000
 
-// An Asked is what the last call of [Link.Ask] may have been granted. The zero value is that of one that certainly was
-// granted nothing.
+// An Asked identifies what the last call of [Link.Ask] may have been granted. The zero value means that it was
+// certainly granted nothing.
 type Asked struct {
 	Type permit.Type
 	ID   permit.ID
@@ -39,9 +39,10 @@ func (k *Link) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, err
 	return k.ask(ctx, permits, permit.Batch{})
 }
 
-// Check looks for permits that are lost or too many, if that is due, for a caller whose own calls do not check anything.
+// Check repairs permits that are lost or too many, if a check is due. It is for a caller whose own calls check
+// nothing.
 func (k *Link) Check(ctx context.Context, permits int64) error {
-	cause := k.Backend.CheckDue()
+	cause := k.Backend.CheckDue(permits)
 	if cause == permit.Sick {
 		return nil
 	}
@@ -49,7 +50,7 @@ func (k *Link) Check(ctx context.Context, permits int64) error {
 	return err
 }
 
-// ask makes the call b, whose ID and runs it sets, until the reply is complete.
+// ask makes the call b until the reply is complete. It sets the ID and the runs of b.
 func (k *Link) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
 	b.Floor = k.Floor
 	b.Runs = []permit.Run{{Permits: permits, Count: 1}}
@@ -90,7 +91,7 @@ func (k *Link) ask(ctx context.Context, permits int64, b permit.Batch) (a permit
 	return permit.Reply{}, asked, permit.CountKeepsChanging("acquire", k.Name)
 }
 
-// askOnce makes the call b until there is a reply. With an error unsure is true where b may have been carried out.
+// askOnce makes the call b until there is a reply. With an error, unsure reports whether b may have been carried out.
 func (k *Link) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
 	err = k.Gated(ctx, "acquire", func(replay bool) (err error) {
 		b.Replay, b.Alone = replay && !b.DryRun, replay
@@ -109,8 +110,9 @@ func (k *Link) Refund(ctx context.Context, asked Asked, permits int64) {
 	}
 }
 
-// Settle makes the grant that asked was given, of that many permits, one of another number: less gives permits back, more takes
-// them, also where none are left. It does nothing if the grant has expired or is no longer there, and it may be repeated.
+// Settle changes the grant of asked from the given number of permits to another: a smaller number gives permits back,
+// a larger one takes more, even if none are left. It does nothing if the grant has expired or is no longer there, and
+// it may be repeated.
 func (k *Link) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
 	err := k.Gated(ctx, "settle", func(bool) error {
 		return k.Backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})

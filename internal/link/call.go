@@ -3,6 +3,7 @@
 package link
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,20 +14,21 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// Gated calls call, which makes one attempt at a call that may reclaim permits, until there is a reply, as a replay if it
-// may have been executed before. During an outage it makes no call except for the probe, and returns at once. Its errors
-// are meant for callers: when ctx is done, that of ctx, which wraps ErrUnavailable as well if there has been no reply.
+// Gated repeats call, which makes one attempt at a call that may reclaim permits, until there is a reply. An attempt
+// is a replay if an earlier one may have been executed. During an outage it makes no attempt except for the probe,
+// and returns at once. Its errors are meant for callers: when ctx is done, it returns the error of ctx, which wraps
+// ErrUnavailable as well if there has been no reply.
 func (k *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
 	k.Touch()
 	defer k.Touch()
 	return k.Read(ctx, op, call)
 }
 
-// Touch tells the queue that a call begins or has ended that does not come from it. Such a call may reclaim the tripwire of
-// the queue, whose absence then does not prove that somebody else took part.
+// Touch tells the queue that a call which does not come from it begins or has ended. Such a call may reclaim the
+// queue's tripwire; then a missing tripwire does not prove that another process took part.
 func (k *Link) Touch() { k.Queue.Touch(k.Key) }
 
-// Changed lets the callers of this process that wait for the limiter ask again at once: permits may have come back.
+// Changed wakes this process's callers that wait for the limiter, because permits may be available again.
 func (k *Link) Changed() { k.Queue.Changed(k.Key) }
 
 // Read is Gated for a call that only reads.
@@ -76,7 +78,7 @@ func (k *Link) gated(ctx context.Context, op string, call func(replay bool) erro
 	failure, failed := err.(*retry.Error)
 	failed = failed && failure.Outcome != retry.Executed
 	if left := ctx.Err(); left != nil && (failed || err == left) {
-		return permit.Left(permit.Of(op, k.Name), begin, last, left)
+		return permit.Left(permit.Of(op, k.Name), begin, cmp.Or(k.Backend.Shortage(), last), left)
 	}
 	if failed {
 		k.ObservePanic(failure.Err)
@@ -87,13 +89,13 @@ func (k *Link) gated(ctx context.Context, op string, call func(replay bool) erro
 	return permit.Failed(op, k.Name, err)
 }
 
-// Attempt makes one attempt at b on behalf of c, and before it whatever has to precede it: the proof that Redis works again, if
-// c is the probe, and the grants in share that Redis has not been told of; share may be nil. It returns when the last of
-// these calls was sent.
+// Attempt makes one attempt at b on behalf of c. First it makes the calls that have to precede it: the proof that
+// Redis works again, if c is the probe, and the report of grants in share that Redis does not know of; share may be
+// nil. It returns when the last of these calls was sent.
 func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
 	if c.Probes() {
 		sent = time.Now()
-		if err = k.prove(ctx, c); err != nil {
+		if err = k.proof(ctx, c); err != nil {
 			return a, sent, err
 		}
 	}
@@ -106,8 +108,8 @@ func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share,
 	return k.acquire(ctx, c, b)
 }
 
-// acquire makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. It returns when it was
-// sent.
+// acquire makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. It returns when
+// the attempt was sent.
 func (k *Link) acquire(ctx context.Context, c *outage.Call, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
 	sent = time.Now()
 	a, err = k.Backend.Acquire(ctx, b)
@@ -115,8 +117,9 @@ func (k *Link) acquire(ctx context.Context, c *outage.Call, b *permit.Batch) (a 
 	return a, sent, err
 }
 
-// GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because nothing
-// else gives back what its callers left behind. What fails is free again after one interval.
+// GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because
+// nothing else gives back what its callers left behind. Permits that it fails to give back are free again after one
+// interval.
 func (k *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
 		_ = retry.Do(nil, nil, func(bool) error { return k.Backend.Refund(ctx, typ, g) })
@@ -149,7 +152,8 @@ func (k *Link) replied(c *outage.Call, sent time.Time, what outage.Reply) {
 	}
 }
 
-// WithLast adds to err, why Redis is down, what the last attempt ended with, if that is something else.
+// WithLast returns err, the reason why Redis is down, together with the error of the last attempt if that is a
+// different one.
 func WithLast(err, last error) error {
 	if last == nil || errors.Is(err, last) {
 		return err

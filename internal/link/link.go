@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package link makes the calls for the permits of a limiter: it makes them again when they fail, keeps them back while Redis is
-// down, and tells the health of Redis what each reply shows. It knows neither Redis nor the keys of a limiter, for which it has a
-// [Backend], nor the callers that wait, whose [Queue] it tells of calls that do not come from there.
+// Package link makes the calls for the permits of a limiter: it makes them again when they fail, keeps them back
+// while Redis is down, and tells the health of Redis what each reply shows. It uses a [Backend], so it knows neither
+// Redis nor the keys of a limiter. It does not know the callers that wait either, but tells their [Queue] of calls
+// that do not come from it.
 //
 // Everything here talks to Redis or is about to, so no lock is held when it is called.
 package link
@@ -31,8 +32,14 @@ type Backend interface {
 	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
 	// are.
 	Probe(ctx context.Context) error
-	// CheckDue returns why a caller whose own calls check nothing should check the state now, or Sick.
-	CheckDue() permit.HealCause
+	// Apart returns what makes probes on a connection of its own that w is told of; nil if there is none.
+	Apart(ctx context.Context, w permit.Wire) permit.Prober
+	// Traffic returns what is on its way to the server that holds the permits.
+	Traffic() permit.Traffic
+	// Shortage returns why calls wait for a connection, a *[retry.Shortage], or nil if they do not.
+	Shortage() error
+	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Sick.
+	CheckDue(permits int64) permit.HealCause
 	// Heal makes the permits left and those in use add up to the rate.
 	Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error
 }
@@ -55,11 +62,11 @@ type Backends interface {
 type Queue interface {
 	sync.Locker // guards what is known of the limiters for outages
 
-	// Touch records that a call for the limiter with that key begins or has ended that does not come from the queue.
+	// Touch records that a call which does not come from the queue begins or has ended, for the limiter with that key.
 	Touch(key string)
-	// Learn takes in what the reply to a call that began then says about the rate.
+	// Learn records what a reply says about the rate. Its call began at the given instant.
 	Learn(k *Link, a *permit.Reply, began time.Time)
-	// Changed lets the callers of the limiter with that key ask again at once: permits may have come back.
+	// Changed wakes the callers of the limiter with that key, because permits may be available again.
 	Changed(key string)
 	// Background runs f in a goroutine of its own, for which Close of the client waits. It returns ErrClosed after that.
 	Background(f func()) error
@@ -151,6 +158,14 @@ func (k *Link) TooSlow(err error) {
 	k.observe(Event{Kind: OutageBegan, Err: err})
 }
 
+// Traffic implements [outage.Owner].
+func (k *Link) Traffic() permit.Traffic { return k.Backend.Traffic() }
+
+// Apart implements [outage.Owner].
+func (k *Link) Apart(ctx context.Context, w permit.Wire) permit.Prober {
+	return k.Backend.Apart(ctx, w)
+}
+
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (k *Link) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -182,7 +197,7 @@ func (k *Link) ObservePanic(err error) {
 // end of a longer one.
 const MaxInterval = 10 * 365 * 24 * time.Hour
 
-// Bounded returns r with an interval that is calculated with.
+// Bounded returns r with an interval of at most MaxInterval.
 func Bounded(r permit.Rate) permit.Rate {
 	r.Interval = min(r.Interval, MaxInterval)
 	return r

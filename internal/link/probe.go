@@ -11,15 +11,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// prove makes the probe of an outage that not every reply ends, on behalf of c. The error, a *[retry.Error], tells
-// why the outage goes on. In other outages the call of c itself is the probe, and prove does nothing.
-func (k *Link) prove(ctx context.Context, c *outage.Call) error {
-	if !k.Health().NeedsProof() {
-		return nil
-	}
-	return k.proof(ctx, c)
-}
-
 // proveBeside makes the probe of any outage on behalf of c. It returns as soon as ctx is done, which does not end the
 // probe: the contexts of callers may be too short for it.
 func (k *Link) proveBeside(ctx context.Context, c *outage.Call) error {
@@ -46,14 +37,18 @@ func (k *Link) proveBeside(ctx context.Context, c *outage.Call) error {
 	}
 }
 
-// proof makes a probe, on behalf of c. The error, a *[retry.Error], tells why the outage goes on.
+// proof makes a probe, on behalf of c. The error, a *[retry.Error], tells why the outage goes on. The call of c itself would not
+// do: it writes only if there are permits, and may wait for a connection of a full pool for longer than a probe may take.
 func (k *Link) proof(ctx context.Context, c *outage.Call) error {
 	health := k.Health()
 	sent := time.Now()
-	// A reply that comes later proves nothing, and whoever waits for it keeps others from probing.
+	// A later reply proves nothing, and waiting for it keeps others from probing.
 	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
 	defer cancel()
 	err := k.Backend.Probe(bounded)
+	if failure, ok := err.(*retry.Error); ok && (failure.Local || bounded.Err() != nil && k.Backend.Shortage() != nil) && k.proveApart(ctx) {
+		return nil
+	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
 	}
@@ -66,4 +61,14 @@ func (k *Link) proof(ctx context.Context, c *outage.Call) error {
 		return &retry.Error{Err: err, Outcome: retry.NotExecuted}
 	}
 	return nil
+}
+
+// proveApart makes a probe on a connection of its own, where the pool has none that is free, so that an outage ends when Redis
+// replies even if this process cannot send its calls. It reports whether the outage is over.
+func (k *Link) proveApart(ctx context.Context) bool {
+	sent, ok := outage.ProbeApart(ctx, k)
+	if ok {
+		k.replied(nil, sent, outage.Wrote)
+	}
+	return ok && !k.Health().Down()
 }

@@ -45,11 +45,11 @@ const (
 	MaxProof = tooSlow
 )
 
-// Allow reports whether a call may be made now, in which case err is nil. Otherwise err is why Redis is down,
-// and the caller may try again at next or as soon as over is closed. While Redis is up next is zero; if err is
-// nil and next is not zero, the call is the probe.
+// Allow reports whether a call may be made now; then err is nil. Otherwise err is why Redis is down, and the caller
+// may try again at next, or as soon as over is closed. While Redis is up, next is zero; if err is nil and next is not
+// zero, the call is the probe.
 //
-// After a nil error the caller has to call End for c when it has given the call up, and may do so in any case.
+// After a nil error the caller has to call End for c when it has given up the call, and may do so in any case.
 func (h *Health) Allow(c *Call) (next time.Time, over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,9 +91,9 @@ func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
 	return h.next, h.over, h.err != nil
 }
 
-// MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at the given instant.
-// With rejected set it refused to write. MarkDown reports whether an outage begins with that. A call that was sent
-// before the last outage was over does not begin another one.
+// MarkDown records that Redis did not execute a call in any attempt; the last attempt was sent at the given instant.
+// With rejected set, Redis refused to write. MarkDown reports whether an outage begins with that. A call that was
+// sent before the last outage was over does not begin another one.
 func (h *Health) MarkDown(sent time.Time, err error, rejected bool) (began bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +137,7 @@ func (h *Health) beginLocked() {
 	h.unanswered.clear()
 }
 
-// A Reply tells what a call that got one shows.
+// A Reply classifies what the reply to a call shows about Redis.
 type Reply int
 
 const (
@@ -146,14 +146,14 @@ const (
 	Wrote               // Redis would have carried out a write
 )
 
-// Replied records the reply to a call that was sent at the given instant, on behalf of c, which may be nil. If an
-// outage ends with that, it returns how long it lasted and how many requests were granted during it.
+// Replied records the reply to a call that was sent at the given instant, on behalf of c, which may be nil. If that
+// ends an outage, it returns how long the outage lasted and how many requests were granted during it.
 //
-// An outage ends with any reply to a call that Redis ran, if no call has got one. If Redis takes too long to reply,
-// it ends with a prompt reply to a call that was sent during the outage: what comes late, and replies to calls from
-// before, show nothing. If Redis refused to write, it ends with a write: a rejection for want of permits only reads,
-// and Redis that is out of memory carries out a script that has freed something first. After any other reply the next
-// call is a probe.
+// The end of an outage depends on how it began. If no call got a reply, any reply to a call that Redis ran ends it.
+// If Redis took too long to reply, a prompt reply to a call that was sent during the outage ends it; late replies,
+// and replies to earlier calls, show nothing. If Redis refused to write, a write ends it: a rejection for lack of
+// permits only reads, and a Redis that is out of memory runs a script that frees something first. After any other
+// reply the next call is a probe.
 func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, lasted time.Duration, granted int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -206,14 +206,6 @@ func (h *Health) End(c *Call) {
 	if c.silent {
 		h.unanswered.end(c)
 	}
-}
-
-// NeedsProof reports whether Redis is down in a way that not every reply can end: the probe then has to be a call
-// that writes, and whose reply nobody waits for.
-func (h *Health) NeedsProof() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.err != nil && (h.slow || h.rejected)
 }
 
 // Down reports whether Redis is known to be down. It takes no lock.

@@ -9,9 +9,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Memory holds the shares of limiters by their keys. It is bounded, whatever the names of the limiters are: as long as
-// there is room, those that are not needed may stay; a new one that finds no room is not kept. It is not safe for concurrent
-// use.
+// A Memory holds the shares of limiters by their keys. It never keeps more than the limits below, even if there is no
+// end of new names. While there is room, it keeps shares that are not needed; without room, it does not keep a new
+// share. It is not safe for concurrent use.
 type Memory struct {
 	shares map[string]*Share
 	keys   []string // of shares, in no order
@@ -21,19 +21,19 @@ type Memory struct {
 const (
 	// maxIdle is how many limiters a Memory keeps that are neither in use nor needed.
 	maxIdle = 64
-	// MaxShares is how many limiters a Memory keeps at most, because they are in use, or have granted permits of their own,
-	// or are in a cool-down. Cool-downs that this process sets have as many places again, because an outage must not end
-	// them.
+	// MaxShares is the largest number of limiters that a Memory keeps because they are in use, have granted permits of
+	// their own, or are in a cool-down. Cool-downs that this process sets have another MaxShares places, because an
+	// outage must not end them.
 	MaxShares = 128
-	// looks is how many of the limiters that a Memory keeps are looked at when another one comes, so that a new name costs
-	// the same whatever it keeps.
+	// looks is how many of the kept limiters are examined when a new one comes. So a new name costs the same, however
+	// many are kept.
 	looks = 4
 )
 
 // ErrNoMemory is the error of a request whose limiter cannot be remembered.
 var ErrNoMemory = fmt.Errorf("the local quotas of %d limiters whose keys hash alike are in use, and no more are counted", MaxShares)
 
-// Find returns the share of the limiter with that key, or nil.
+// Find returns the share of the limiter with the given key, or nil.
 func (m *Memory) Find(key string) *Share {
 	if len(m.keys) == 0 {
 		return nil
@@ -41,8 +41,9 @@ func (m *Memory) Find(key string) *Share {
 	return m.shares[key]
 }
 
-// Share returns the share of the limiter with that key, and makes it if need be, with the rate r. It is nil if there is no
-// room for it beside most others. The function inUse reports whether the process uses a limiter, whose share then stays.
+// Share returns the share of the limiter with the given key. If there is none, it makes one with the rate r; it
+// returns nil if most shares are kept already. The function inUse reports whether the process uses a limiter, whose
+// share then stays.
 func (m *Memory) Share(key string, most int, r permit.Rate, inUse func(key string) bool) *Share {
 	s := m.Find(key)
 	if s == nil {

@@ -10,9 +10,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Share is what a process knows of one limiter without asking Redis: the last rate, a cool-down, and what the
-// process granted itself, which it counts exactly as the script does in Redis. It is not safe for concurrent
-// use.
+// A Share is what a process knows of one limiter without asking Redis: the last rate, a cool-down, and the permits
+// that the process has granted itself. It counts these exactly as the script in Redis does. It is not safe for
+// concurrent use.
 type Share struct {
 	rate        permit.Rate   // the last one that Redis reported; zero until then
 	coolUntil   time.Time     // no permit is granted before; known to Redis
@@ -52,9 +52,8 @@ const (
 // NewShare returns the share of a limiter with rate r, which is zero if the rate is not known.
 func NewShare(r permit.Rate) *Share { return &Share{rate: r} }
 
-// Learn takes in the reply to a call that began at the given instant. A wait longer than the interval is a
-// cool-down, which outlasts an outage. A cool-down that is longer than the reply allows has been lifted by
-// somebody.
+// Learn records the reply to a call that began at the given instant. A wait longer than the interval is a cool-down,
+// which outlasts an outage. If a known cool-down is longer than the reply allows, it has been lifted.
 func (s *Share) Learn(a *permit.Reply, begin time.Time) {
 	s.rate = a.Rate
 	now := time.Now()
@@ -102,8 +101,7 @@ func (s *Share) coolsUntil() time.Time {
 	return s.coolUntil
 }
 
-// part returns how many permits per interval belong to this process under p, and the rate that they are a part
-// of.
+// part returns the permits per interval that belong to this process under p, and the rate that they are a part of.
 func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
 	if r = s.rate; r.Interval == 0 {
 		r = p.Rate
@@ -111,8 +109,8 @@ func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
 	return r.Permits / int64(p.Nodes), r
 }
 
-// When returns the instant at which permits can be granted under p, if Redis has been down since the given
-// instant, and how many are left now. A request for more than the share is an error.
+// When returns the instant at which permits can be granted under p, if Redis has been down since the given instant,
+// and the number of permits left now. It returns an error for a request of more than the share.
 func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
 	if p.Kind == FailOpen {
 		return s.coolsUntil(), 0, nil
@@ -174,8 +172,8 @@ func (s *Share) Take(p *Policy, permits int64, now time.Time) {
 	s.grants = append(s.grants, grant{first: now, last: now, permits: permits})
 }
 
-// Undo removes permits from the log that were granted at the given instant. Grants of which Redis is being told
-// at the moment stay.
+// Undo removes permits that were granted at the given instant from the log. Grants that are being reported to Redis
+// stay.
 func (s *Share) Undo(permits int64, at time.Time) {
 	for i := len(s.grants) - 1; i >= 0 && !s.grants[i].last.Before(at); i-- {
 		if g := &s.grants[i]; !g.staged && g.permits >= permits && !g.first.After(at) {
@@ -209,8 +207,7 @@ func (s *Share) expire(now time.Time) {
 	}
 }
 
-// hasPending reports whether there is anything to tell Redis of. Grants that are an interval old or older are
-// dropped.
+// hasPending reports whether there are grants to report to Redis. It drops grants that are at least an interval old.
 func (s *Share) hasPending(now time.Time) bool {
 	if len(s.grants) == 0 && len(s.pending) == 0 {
 		return false
@@ -232,8 +229,8 @@ func (s *Share) lapse(now time.Time) {
 	s.pending = kept
 }
 
-// startReconciling reports whether the caller is to tell Redis of the pending grants; it then has to call
-// [Share.endReconciling]. If somebody else is doing so, busy is not nil and is closed when that is over.
+// startReconciling reports whether the caller is to report the pending grants to Redis; then it has to call
+// [Share.endReconciling]. If another goroutine is doing so, busy is not nil and is closed when that is over.
 func (s *Share) startReconciling(now time.Time) (start bool, busy <-chan struct{}) {
 	if s.reconciling != nil {
 		return false, s.reconciling

@@ -3,16 +3,21 @@
 package outage
 
 import (
+	"context"
 	"fmt"
+	"runtime"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Call is a call that somebody waits for, with all its attempts. It must not be copied while it is open.
 //
 // Redis is too slow if no call has got a reply within tooSlow for as long as tooLong, and two calls in a row have
-// waited for tooSlow each. A reply within that time to any call begins a new row, to which the calls that were sent
-// before it no longer belong: what they wait for is their connection. So neither one slow reply nor connections that
-// hang beside others that work are an outage, and neither is a Redis that stands still for less than tooLong.
+// waited for tooSlow each. A reply within that time to any call begins a new row. Calls that were sent before do not
+// belong to it: their connections hang. So none of these is an outage: one slow reply, connections that hang beside
+// others that work, and a Redis that stands still for less than tooLong. A row counts only if something was sent; see
+// [doubt].
 type Call struct {
 	Owner Owner // is told if an outage begins because of this call
 
@@ -27,21 +32,26 @@ type Call struct {
 // Probes reports whether c is the probe of an outage. Only the goroutine that makes the call may ask.
 func (c *Call) Probes() bool { return c.probe }
 
-// An Owner makes calls.
+// An Owner makes calls. Its methods are called without locks.
 type Owner interface {
-	// TooSlow tells the owner of the call that has completed the row, without locks, that Redis is down because of err.
+	// TooSlow tells the owner of the call that has completed the row that Redis is down because of err.
 	TooSlow(err error)
+	// Traffic returns what the process has in flight to the server of the owner's calls.
+	Traffic() permit.Traffic
+	// Apart returns a prober for that server, with a connection of its own whose traffic is reported to w, or nil if
+	// there is none.
+	Apart(ctx context.Context, w permit.Wire) permit.Prober
 }
 
 const (
 	// tooSlow is how long a call waits for a reply until it counts as not answered. A server seldom lets its own
 	// callers wait for longer than that.
 	tooSlow = time.Second
-	// tooLong is longer than the stalls that are common: a fork, a slow command, a failover, a busy machine.
+	// tooLong is longer than common stalls: a fork, a slow command, a failover, a busy machine.
 	tooLong = 1500 * time.Millisecond
 	// inARow is how many calls in a row must not have been answered.
 	inARow = 2
-	// watchEvery is how often a process that waits for replies looks whether it stands still itself.
+	// watchEvery is how often a process that waits for replies checks whether it stands still itself.
 	watchEvery = 250 * time.Millisecond
 )
 
@@ -53,6 +63,7 @@ type unansweredCalls struct {
 	heard       time.Time // when the last reply in time came
 	timer       *time.Timer
 	fires       time.Time // when the timer is to fire
+	doubt       doubt
 }
 
 // begin adds c to the row, unless it is there already.
@@ -93,12 +104,14 @@ func (s *unansweredCalls) remove(c *Call) {
 	c.prev, c.next, c.silent = nil, nil, false
 	if s.first == nil {
 		s.timer.Stop()
+		s.doubt.end()
 	}
 }
 
 // broken records a reply in time, at now, to a call sent at the given instant, on behalf of c, which may be nil.
 func (s *unansweredCalls) broken(c *Call, sent, now time.Time) {
 	s.heard, s.from, s.unanswered = now, now, 0
+	s.doubt.end()
 	for s.first != nil && !s.first.begin.After(sent) {
 		s.remove(s.first)
 	}
@@ -146,20 +159,41 @@ func (s *unansweredCalls) due() (c *Call, at time.Time) {
 	return c, at
 }
 
-// forgive leaves out of account a time for which the process stood still, so that its timer was late: replies that
+// forgive does not count the time late, for which the process stood still, so that its timer was late: replies that
 // came in the meantime have not been read yet.
 func (s *unansweredCalls) forgive(late time.Duration) {
 	if late <= 0 {
 		return
 	}
 	s.from, s.heard = s.from.Add(late), s.heard.Add(late)
+	s.doubt.forgive(late)
 	for c := s.first; c != nil; c = c.next {
 		c.begin = c.begin.Add(late)
 	}
 }
 
-// watch runs when the timer fires. It begins an outage if the row is complete.
+// owner returns the owner of the first call in the row, and false if there is no row.
+func (h *Health) owner() (Owner, bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if c := h.unanswered.first; h.err == nil && c != nil {
+		return c.Owner, true
+	}
+	return nil, false
+}
+
+// watch runs when the timer fires. It begins an outage if the row is complete and it is known that something was sent.
 func (h *Health) watch() {
+	// Goroutines that read replies wait for the processor, too. The delay of the timer includes that.
+	runtime.Gosched()
+	owner, ok := h.owner()
+	if !ok {
+		return
+	}
+	var t permit.Traffic
+	if owner != nil {
+		t = owner.Traffic()
+	}
 	h.mu.Lock()
 	s, now := &h.unanswered, time.Now()
 	if h.err != nil || s.first == nil {
@@ -167,10 +201,15 @@ func (h *Health) watch() {
 		return
 	}
 	s.forgive(now.Sub(s.fires))
+	h.lookLocked(owner, t, now)
 	c, at := s.due()
-	if c == nil || at.After(now) {
+	proved := s.doubt.provedAt()
+	if proved.After(at) {
+		at = proved
+	}
+	if c == nil || at.After(now) || proved.IsZero() {
 		d := watchEvery
-		if c != nil {
+		if c != nil && at.After(now) {
 			d = min(d, at.Sub(now))
 		}
 		s.timer.Reset(d)
@@ -178,7 +217,7 @@ func (h *Health) watch() {
 		h.mu.Unlock()
 		return
 	}
-	owner := c.Owner
+	owner = c.Owner
 	err := fmt.Errorf("no call has had a reply from Redis within %v for %v", tooSlow, now.Sub(s.from).Round(time.Millisecond))
 	h.beginLocked()
 	h.err, h.slow = err, true

@@ -19,11 +19,14 @@ var (
 	ErrNameNotClusterSafe = errors.New("ratelimiter: name is not usable in a cluster")
 	ErrClosed             = errors.New("ratelimiter: client is closed")
 	ErrUnavailable        = errors.New("ratelimiter: redis is unavailable")
+	ErrOverloaded         = errors.New("ratelimiter: too much is on its way to redis")
 	ErrMalformed          = errors.New("ratelimiter: malformed limiter")
 	ErrConflict           = errors.New("ratelimiter: limiter changed concurrently")
+	ErrDenied             = retry.ErrDenied
 )
 
-// Exceeds returns the error of a request for more permits than the rate of the limiter has beyond those that are to stay free.
+// Exceeds returns the error of a request for more permits than the limiter's rate minus floor, the permits that must
+// stay free.
 func Exceeds(limiter string, permits, floor, rate int64) error {
 	if floor > 0 {
 		return fmt.Errorf("%w: asked for %d permits of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, permits, limiter, floor, rate)
@@ -31,7 +34,7 @@ func Exceeds(limiter string, permits, floor, rate int64) error {
 	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
 }
 
-// Of returns what an operation does, for errors.
+// Of returns the description of an operation in errors.
 func Of(op, limiter string) string { return fmt.Sprintf("%s of %q", op, limiter) }
 
 // Unavailable returns the error of an operation that Redis did not carry out.
@@ -39,14 +42,32 @@ func Unavailable(op, limiter string, err error) error {
 	return fmt.Errorf("%w: %s: %w", ErrUnavailable, Of(op, limiter), err)
 }
 
-// NoReply returns the error of what a caller has waited for without a reply, such as `Rate of "x"`. Failure is how its
-// last attempt failed, and left is the error of the caller's context; each may be nil.
+// Overloaded returns the error of an operation that this process did not send, because of err.
+func Overloaded(what string, err error) error {
+	return fmt.Errorf("%w: %s: %w", ErrOverloaded, what, err)
+}
+
+// IsShortage reports whether err says that a call was not sent because this process has too much else on its way.
+func IsShortage(err error) bool { return errors.As(err, new(*retry.Shortage)) }
+
+// WasNotServed reports whether err says that Redis has not carried out a call: it was unavailable, or the call was not sent.
+func WasNotServed(err error) bool {
+	return errors.Is(err, ErrUnavailable) || errors.Is(err, ErrOverloaded)
+}
+
+// NoReply returns the error of a caller that got no reply. The argument what describes its call, such as `Rate of
+// "x"`; failure is the error of its last attempt, and left is the error of the caller's context. Each of the two may
+// be nil.
 func NoReply(what string, waited time.Duration, failure, left error) error {
-	err := fmt.Errorf("%w: %s: no reply within %v", ErrUnavailable, what, waited.Round(time.Millisecond))
+	kind := ErrUnavailable
+	if IsShortage(failure) {
+		kind = ErrOverloaded
+	}
+	err := fmt.Errorf("%w: %s: no reply within %v", kind, what, waited.Round(time.Millisecond))
 	if failure != nil {
 		err = fmt.Errorf("%w; the last attempt failed: %w", err, failure)
 	} else {
-		err = fmt.Errorf("%w (check the network, and redis-cli --latency)", err)
+		err = fmt.Errorf("%w (check the network, and its latency with redis-cli -h HOST -p PORT --latency)", err)
 	}
 	if left != nil {
 		err = fmt.Errorf("%w: %w", err, left)
@@ -54,11 +75,11 @@ func NoReply(what string, waited time.Duration, failure, left error) error {
 	return err
 }
 
-// Patience is how long a call is on its way before its caller is told, when it leaves, that there was no reply.
+// Patience is how long a call has to be in flight before a caller that leaves gets the error that there was no reply.
 const Patience = 10 * time.Millisecond
 
-// Left returns the error of a caller that leaves what it has waited for since began, because of left or, if left is nil,
-// because its time is up. Failure is how the last attempt failed, if one has.
+// Left returns the error of a caller that stops waiting for its call because of left or, if left is nil, because its
+// time is up. The caller has waited since began; failure is the error of the last attempt, or nil.
 func Left(what string, began time.Time, failure, left error) error {
 	waited := time.Since(began)
 	if failure == nil && left != nil && waited < Patience {
@@ -67,9 +88,15 @@ func Left(what string, began time.Time, failure, left error) error {
 	return NoReply(what, waited, failure, left)
 }
 
-// Failed returns the error that callers get when an operation could not be carried out. It wraps ErrUnavailable
-// unless the operation was executed and failed. An error that is not a *[retry.Error] comes from a reply, or is
-// the reason why nothing was sent, and is returned unchanged.
+// TooLate returns the error of a caller whose context ends before its permits are free, which takes about wait.
+func TooLate(limiter string, wait time.Duration) error {
+	return fmt.Errorf("ratelimiter: acquire of %q: it is %v until there are permits, and the context ends before that: %w",
+		limiter, wait.Round(time.Millisecond), context.DeadlineExceeded)
+}
+
+// Failed returns the error that callers get if an operation could not be carried out. It wraps ErrUnavailable, or
+// ErrOverloaded if the operation was not sent. If the operation was executed and failed, it wraps neither. An error
+// that is not a *[retry.Error] is a reply, or the reason why nothing was sent, and is returned unchanged.
 func Failed(op, limiter string, err error) error {
 	e, ok := err.(*retry.Error)
 	switch {
@@ -77,6 +104,8 @@ func Failed(op, limiter string, err error) error {
 		return err
 	case e.Outcome == retry.Executed:
 		return fmt.Errorf("ratelimiter: %s of %q: %w", op, limiter, e.Err)
+	case IsShortage(e.Err):
+		return Overloaded(Of(op, limiter), e.Err)
 	}
 	return Unavailable(op, limiter, e.Err)
 }
@@ -89,15 +118,14 @@ const (
 	outcomeError    = "error"
 )
 
-// Outcome returns how a request ended that was granted or not, or has ended with err. The outcome rejected is that of a
-// request which has neither permits nor an error.
+// Outcome returns how a request ended. A request that is not granted and has no error has the outcome rejected.
 func Outcome(granted bool, rejected string, err error) string {
 	switch {
 	case err == nil && granted:
 		return outcomeGranted
 	case err == nil:
 		return rejected
-	case errors.Is(err, ErrUnavailable):
+	case WasNotServed(err):
 		return outcomeError
 	case errors.Is(err, context.DeadlineExceeded):
 		return outcomeTimeout
@@ -110,14 +138,14 @@ func Outcome(granted bool, rejected string, err error) string {
 // MaxTypeChanges is how often a call is repeated because the limiter has got the other type.
 const MaxTypeChanges = 3
 
-// TypeKeepsChanging returns the error of an operation that has been repeated that often in vain.
+// TypeKeepsChanging returns the error of an operation that has been repeated MaxTypeChanges times in vain.
 func TypeKeepsChanging(op, limiter string) error {
 	return fmt.Errorf("%w: %s of %q: its type changed %d times during the call; nothing was taken, and it can be made again",
 		ErrConflict, op, limiter, MaxTypeChanges)
 }
 
-// CountKeepsChanging returns the error of an operation during which the permits in use changed faster than they could be
-// counted, however often it began anew.
+// CountKeepsChanging returns the error of an operation during which the permits in use changed faster than they could
+// be counted, even after several new beginnings.
 func CountKeepsChanging(op, limiter string) error {
 	return fmt.Errorf("%w: %s of %q: its permits changed faster than they could be counted; nothing was taken, and it can be made again",
 		ErrConflict, op, limiter)

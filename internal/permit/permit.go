@@ -35,7 +35,7 @@ func (t Type) String() string {
 	return "RateType(" + strconv.Itoa(int(t)) + ")"
 }
 
-// Other returns the type that t is not.
+// Other returns the other type.
 func (t Type) Other() Type { return 1 - t }
 
 // A Rate is what a limiter allows.
@@ -171,7 +171,7 @@ type Reply struct {
 	Context context.Context
 }
 
-// Others is what a call with an Allowance learns about other processes.
+// Others is what a call with an Allowance found out about other processes.
 type Others struct {
 	Soon                time.Duration // until permits expire that this process may take
 	WireFound, WireLeft bool          // whether the tripwire was there, and whether it is there now
@@ -182,15 +182,15 @@ type Others struct {
 	Waiting []int64 // tags of the processes whose callers wait
 }
 
-// A Grant is a number of permits that were granted to a call, of which Keep stay granted when the rest is
-// refunded. Keep may be more than Permits.
+// A Grant is a number of permits that were granted to a call. Keep of them stay granted when the rest is refunded;
+// Keep may be more than Permits.
 type Grant struct {
 	ID      ID
 	Permits int64
 	Keep    int64
 }
 
-// A Limiter is where the permits of one limiter are, as the package that talks to Redis knows it.
+// A Limiter holds the permits of one limiter; the package that talks to Redis implements it.
 type Limiter interface {
 	// Acquire makes one attempt at b.
 	Acquire(ctx context.Context, b *Batch) (Reply, error)
@@ -205,8 +205,8 @@ type Part struct {
 	Floor   int64 // permits that are to stay free
 }
 
-// A Reservation holds permits of one limiter for a caller that waits for more than are free, or for other limiters,
-// until it has all of its permits.
+// A Reservation holds permits of one limiter until its caller has all that it needs: the caller waits for more
+// permits than are free, or for other limiters.
 type Reservation struct {
 	Type   Type
 	ID     ID

@@ -18,9 +18,9 @@ type reading struct {
 	noTTL bool // the limiter had no TTL; false also if the call did not look
 }
 
-// Acquire makes one attempt at b, of which it sets the type and, unless it has been set, what to check. An error on the way
-// to Redis is a *[retry.Error]. Any other error is what Redis replied. If requests were rejected and it is time to look for
-// lost permits, the reply is On, and b checks.
+// Acquire makes one attempt at b. It sets the type of b and, unless it has been set, what to check. An error on the
+// way to Redis is a *[retry.Error]; any other error is what Redis replied. If requests were rejected and a look for
+// lost permits is due, the reply is On, and b checks.
 func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
 	sent := time.Now()
 	noTTL, gap := l.hints.prepare(b, sent)
@@ -37,8 +37,8 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 	return a.Reply, nil
 }
 
-// acquire sends b. What acquire.lua does not decide it replies to without a change, so that acquire_rest may follow as the
-// same attempt.
+// acquire sends b. If acquire.lua does not decide b, it says so and changes nothing, so acquire_rest may follow as
+// part of the same attempt.
 func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool) (reading, error) {
 	if usual(b) && !gap {
 		cmd, err := l.usualCommand(b, noTTL)
@@ -67,7 +67,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 	return l.readRest(b, l.Scripts.AcquireRest, raw)
 }
 
-// usual reports whether b is what acquire decides, unless the limiter is in another state than usual.
+// usual reports whether acquire decides b, as long as the limiter is in its usual state.
 func usual(b *permit.Batch) bool {
 	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && b.Check == permit.Sick && !b.Healed &&
 		!b.DryRun && b.Floor == 0 && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
@@ -91,8 +91,8 @@ func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
 	return s.Complete(cmd)
 }
 
-// slow reports whether b may keep Redis busy for much longer than most calls do, so that it is to share no round
-// trip: it reads many members, or writes some.
+// slow reports whether b may keep Redis busy for much longer than most calls, because it reads or writes many
+// members. Then it does not share a round trip.
 func slow(b *permit.Batch) bool {
 	return b.Check != permit.Sick || b.Cursor.Members > 0 || b.Allowance.Survey || len(b.Runs) > 8
 }
@@ -139,7 +139,7 @@ func (c *Conn) allowance(a permit.Allowance) string {
 	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", c.tag, " ", survey)
 }
 
-// bystander is the allowance of a call with a floor: it leaves the tripwires of others as they are, and none of its own.
+// bystander is the allowance of a call with a floor: it does not touch the tripwires of others, and sets none.
 const bystander = "0 0 65536 0"
 
 func furtherRuns(runs []permit.Run) string {
@@ -156,8 +156,7 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
-// short returns the numbers of a reply that consists of at most nine numbers, and how many there are; 0 if it does
-// not.
+// short returns the numbers of a reply of at most nine numbers, and how many there are. For any other reply n is 0.
 func short(raw any) (r [9]int64, n int) {
 	list, _ := raw.([]any)
 	if len(list) > len(r) {
@@ -172,8 +171,8 @@ func short(raw any) (r [9]int64, n int) {
 	return r, len(list)
 }
 
-// readUsual parses the reply of acquire to b. It reports false if that says neither that requests were granted nor that
-// they were rejected.
+// readUsual parses the reply of acquire to b. It reports false if the reply says neither that requests were granted
+// nor that they were rejected.
 func (l *Limiter) readUsual(b *permit.Batch, raw any) (reading, bool) {
 	r, n := short(raw)
 	if r[0] != statusOK || n != 7 && n != 9 {
@@ -222,7 +221,7 @@ func (l *Limiter) readRest(b *permit.Batch, s *Script, raw any) (reading, error)
 	return a, nil
 }
 
-// readUnusual parses a reply that is a status with a number at most.
+// readUnusual parses a reply that is a status with at most one number.
 func (l *Limiter) readUnusual(b *permit.Batch, s *Script, raw any) (reading, error) {
 	r, err := l.numbers(s, raw)
 	if err != nil {
@@ -238,7 +237,7 @@ func (l *Limiter) readUnusual(b *permit.Batch, s *Script, raw any) (reading, err
 	return reading{}, cmp.Or(l.statusError(r), l.badReply(s, raw))
 }
 
-// take takes in what a reply says under a name. It reports false if there is no such name.
+// take records the number that a reply gives under a name. It reports false if the name is unknown.
 func (a *reading) take(name string, n int64) bool {
 	switch name {
 	case "granted":

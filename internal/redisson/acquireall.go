@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Joint reports whether one script can decide all of the parts, each of whose limiters is a *[Limiter].
+// Joint reports whether one script can decide all of the parts. Each of their limiters is a *[Limiter].
 func (c *Conn) Joint(parts []permit.Part) bool {
 	if len(parts) > JointParts {
 		return false
@@ -23,8 +23,8 @@ func (c *Conn) Joint(parts []permit.Part) bool {
 	return true
 }
 
-// AcquireAll makes one attempt at all parts, for whose limiters [Conn.Joint] reports true, and returns the
-// indexes of those that reject. It sets the types of the parts. Its errors are like those of [Limiter.Acquire].
+// AcquireAll makes one attempt at all parts, and returns the indexes of those that reject. [Conn.Joint] must report
+// true for the parts. It sets their types. Its errors are like those of [Limiter.Acquire].
 func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error) {
 	for i := range parts {
 		if l := parts[i].Limiter.(*Limiter); l.hints != nil && !replay { // a replay asks for the same again

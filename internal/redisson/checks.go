@@ -3,62 +3,67 @@
 package redisson
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A checkSchedule decides when the state of a limiter in Redis is checked for permits that are lost, or are too many.
+// A checkSchedule decides when a limiter's state in Redis is checked for permits that are lost or too many.
 type checkSchedule struct {
 	nextAudit time.Time // the next check, after a rejection
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
 	lowered   bool      // the new rate is lower
-	unchecked bool      // calls since the last check did not check
+	rejected  bool      // the last reply granted nothing, so the next one may reject, too
+	calls     uint32    // since the last check
+	permits   int64     // that these asked for
 }
 
-// checkEvery returns how often to look for permits that are lost or too many. That is once an interval, but at
-// most every 50 ms, and at least every minute, because somebody else may have set a rate with a shorter
-// interval.
+// checkEvery returns how often to look for permits that are lost or too many: once an interval, but at most every 50
+// ms, and at least every minute, because another client may have set a rate with a shorter interval.
 func checkEvery(interval time.Duration) time.Duration {
 	return min(max(interval, 50*time.Millisecond), time.Minute)
 }
 
-// CheckSample says that one in so many calls checks the state of a limiter that is new to this process or is
-// asked less than once an interval. A limiter in constant use checks once an interval; if every call of a
-// rarely used limiter did so, checking would cost more than it finds.
+// CheckSample bounds the share of calls that check the state: at most one in CheckSample calls of a limiter does,
+// however often it is asked and however many limiters there are. There is one exception. If fewer calls than
+// CheckSample have asked for as many permits as the rate has, the next one may check, because a window may hold more
+// than the rate if there are too many permits.
+//
+// A limiter that is new to this process starts at a random count. Otherwise none of many limiters that are asked once
+// would ever be checked.
 const CheckSample = 64
 
-// take reports whether the call that leaves now checks that the permits left and those in use add up to the
-// rate, even if nothing is rejected: it returns Lowered if the rate has been lowered since the last check, otherwise
-// Checked, and Sick if the call does not check. If it does, no other call need do so for an interval.
-func (c *checkSchedule) take(now time.Time, interval time.Duration, sample uint32) permit.HealCause {
-	often := interval
-	if often == 0 {
-		often = time.Minute // the interval is not known
+// take decides whether the call that leaves now, for the given number of permits, checks that the permits left and
+// those in use add up to the rate, even if nothing is rejected. It returns Lowered if the rate has been lowered since
+// the last check, otherwise Checked, or Sick if the call does not check. After a check, no other call needs to check
+// for an interval.
+//
+// With audits, a call after a rejection checks at once if a check would have to follow its own rejection. That saves
+// the second call.
+func (c *checkSchedule) take(now time.Time, r permit.Rate, permits int64, sample uint32, audits bool) permit.HealCause {
+	c.calls, c.permits = c.calls+1, c.permits+permits
+	early := now.Before(c.nextCheck)
+	if r.Permits == 0 { // no reply has reported the rate, as none of a list does: a second call finds it out
+		early = early || c.nextCheck.IsZero() && c.calls < sample
+	} else {
+		early = early || c.calls < sample && c.permits < r.Permits
 	}
-	switch {
-	case c.suspect:
-	case now.Before(c.nextCheck):
-		c.unchecked = true
+	if early && !c.suspect && !(audits && c.rejected && !now.Before(c.nextAudit)) {
 		return permit.Sick
-	case c.nextCheck.IsZero() || !c.unchecked && now.Sub(c.nextCheck)+checkEvery(often) > often:
-		if rand.Uint32N(sample) > 0 {
-			return permit.Sick
-		}
 	}
 	cause := permit.Checked
 	if c.lowered {
 		cause = permit.Lowered
 	}
-	c.suspect, c.lowered, c.unchecked = false, false, false
-	c.nextCheck = now.Add(checkEvery(interval))
+	c.suspect, c.lowered, c.calls, c.permits = false, false, 0, 0
+	c.nextCheck = now.Add(checkEvery(r.Interval))
 	return cause
 }
 
-// learn takes in the rate that the reply to a call sent at the given instant has reported. If it has changed, the next call
-// checks the state, which may not fit the rate: the permits of a PER_CLIENT client stay when somebody else sets the rate.
+// learn records the rate in the reply to a call that was sent at the given instant. If the rate has changed, the next
+// call checks the state, which may not fit it: the permits of a PER_CLIENT client stay when another client sets the
+// rate.
 func (c *checkSchedule) learn(last, r permit.Rate, sent time.Time) {
 	if last.Interval > 0 && (r.Permits != last.Permits || r.Interval != last.Interval) {
 		c.suspect, c.lowered = true, r.Permits < last.Permits
@@ -71,12 +76,12 @@ func (c *checkSchedule) learn(last, r permit.Rate, sent time.Time) {
 // postpone prevents checks before the given instant.
 func (c *checkSchedule) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
-// CheckDue returns why a caller whose own calls check nothing should check the state now, or Sick. Each such check is a call
-// of its own.
-func (l *Limiter) CheckDue() (cause permit.HealCause) {
+// CheckDue returns why the state should be checked now, or Sick if it should not. It is for a caller of the given
+// number of permits whose own calls check nothing. Each such check is a call of its own.
+func (l *Limiter) CheckDue(permits int64) (cause permit.HealCause) {
 	h, now := l.hints, time.Now()
 	h.locked(func() {
-		cause = h.checks.take(now, h.rate.Interval, 4*CheckSample)
+		cause = h.checks.take(now, h.rate, permits, 4*CheckSample, false)
 		if h.checks.nextCheck.IsZero() {
 			h.checks.nextCheck = now.Add(time.Second) // no reply has reported the interval
 		}

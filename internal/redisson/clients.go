@@ -13,8 +13,8 @@ import (
 // scanStep is how many keys a SCAN looks at, which takes Redis about a fifth of a millisecond.
 const scanStep = 200
 
-// Forget removes the permits that a client has in the PER_CLIENT limiter of that name, even if ctx is done. It is for an id
-// that nobody uses any more: the client's next call would begin with all permits of the rate.
+// Forget removes the permits that a client has in the PER_CLIENT limiter of that name, even if ctx is done. The id
+// must not be in use any more: the client's next call would find all permits of the rate free.
 func Forget(ctx context.Context, rdb redis.UniversalClient, name, clientID string) error {
 	ctx = context.WithoutCancel(ctx) // what ended it comes after the change that is to leave nothing
 	keys := NewKeys(name, clientID)
@@ -72,4 +72,24 @@ func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error
 			return nil
 		}
 	}
+}
+
+// command runs a plain read-only command on the node of l.sender, and returns its result. An error names the limiter
+// and is ErrUnavailable if Redis could not be reached.
+func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (v T, err error) {
+	err = l.Gate.Read(ctx, op, func(bool) (err error) {
+		v, err = dispatch.Leavable(ctx, func() (T, error) {
+			_ = dispatch.Process(ctx, l.sender, dispatch.Once{Cmder: cmd})
+			v, err := result()
+			return v, dispatch.Naming(err, cmd.Name(), []any{l.Keys.Hash})
+		})
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return dispatch.Failure(err)
+		}
+		return dispatch.ClassifyError(ctx, l.sender, err)
+	})
+	return v, err
 }

@@ -46,7 +46,7 @@ func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
 	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
 }
 
-// senderOf returns the sender of a call, which shares a round trip with others unless it is to go alone.
+// senderOf returns the sender of a call. Calls share round trips unless alone is set.
 func (c *Conn) senderOf(alone bool) dispatch.Sender {
 	if alone {
 		return dispatch.Alone(c.sender)
@@ -74,8 +74,8 @@ type Limiter struct {
 	hints *hints
 }
 
-// Limiter returns the limiter with that key, which errors call name. For PerClient limiters it is that of the given client,
-// always the same for one Conn.
+// Limiter returns the limiter with the given key; errors call it name. In PerClient limiters it uses the permits of
+// clientID, which is always the same for one Conn.
 func (c *Conn) Limiter(key, name, clientID string) Limiter {
 	return Limiter{Conn: c, Name: name, Keys: NewKeys(key, clientID), hints: c.hints.of(key)}
 }
@@ -86,7 +86,7 @@ func (l *Limiter) Type() (typ permit.Type) {
 	return typ
 }
 
-// withType calls f with typ, and again with the other type as long as f reports that the limiter has that.
+// withType calls f with typ, and with the other type each time that f reports that the limiter has the other one.
 func (l *Limiter) withType(op string, typ permit.Type, f func(permit.Type) error) error {
 	for changes := 0; ; changes++ {
 		err := f(typ)
@@ -123,7 +123,7 @@ func ms(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// ready returns the reason why a call cannot be made, if any. An error of the context comes first.
+// ready returns the reason why a call cannot be made, or nil. An error of the context comes first.
 func (c *Conn) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (c *Conn) ready(ctx context.Context) error {
 	}
 }
 
-// once makes one attempt at a command of s that that many requests share.
+// once makes one attempt at a command of s that the given number of requests share.
 func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
 	begin := time.Now()
 	raw, err := s.Once(ctx, to, cmd)
@@ -161,12 +161,40 @@ func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd [
 
 // send runs a script and returns its raw reply. After an error of ctx, and after ErrUnavailable, the script may have
 // been executed.
-func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (reply any, err error) {
+func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	cmd, err := s.Command(keys, args...)
 	if err != nil {
 		return nil, err
 	}
-	err = l.Gate.Gated(ctx, s.op(), func(bool) (err error) {
+	return l.attempt(ctx, l.Gate.Gated, s, cmd)
+}
+
+// look runs a script that only reads the limiter's hash. It uses a script even if one plain command would suffice: a
+// cluster's client may send a read-only command to a replica, which lags behind, but sends a script only to the
+// master.
+func (l *Limiter) look(ctx context.Context, s *Script) (any, error) {
+	cmd, err := s.Command([]string{l.Keys.Hash})
+	if err != nil {
+		return nil, err
+	}
+	return l.attempt(ctx, l.Gate.Read, s, cmd)
+}
+
+// numbersOf is look for a reply that consists of numbers.
+func (l *Limiter) numbersOf(ctx context.Context, s *Script) ([]int64, error) {
+	raw, err := l.look(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	return l.numbers(s, raw)
+}
+
+// A gate is one of the functions of a [Gate].
+type gate func(ctx context.Context, op string, attempt func(replay bool) error) error
+
+// attempt makes the attempts at a command of s that by lets through.
+func (l *Limiter) attempt(ctx context.Context, by gate, s *Script, cmd []any) (reply any, err error) {
+	err = by(ctx, s.op(), func(bool) (err error) {
 		reply, err = l.once(ctx, l.sender, s, cmd, 1)
 		if failure, ok := err.(*retry.Error); ok {
 			failure.Final = failure.Final || failure.Outcome == retry.Unknown && s.resend != ResendAlways
@@ -186,25 +214,6 @@ func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any
 		return nil, err
 	}
 	return l.numbers(s, raw)
-}
-
-// command runs a plain command that only reads, and returns its result. An error names the limiter and is
-// ErrUnavailable if Redis could not be reached.
-func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (v T, err error) {
-	err = l.Gate.Read(ctx, op, func(bool) (err error) {
-		v, err = dispatch.Leavable(ctx, func() (T, error) {
-			_ = dispatch.Process(ctx, l.sender, dispatch.Once{Cmder: cmd})
-			return result()
-		})
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return dispatch.Failure(err)
-		}
-		return dispatch.ClassifyError(ctx, l.sender, err)
-	})
-	return v, err
 }
 
 // numbers parses a reply that is a number or a list of numbers.

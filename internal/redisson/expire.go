@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/redis/go-redis/v9"
 )
 
 // Expire sets the TTL of the limiter's keys to ttl ms, or makes them expire at the instant at, in ms since the
@@ -28,18 +27,20 @@ func (l *Limiter) ClearExpire(ctx context.Context) (bool, error) {
 // TTL returns how long the limiter still lives, or -1 if it does not expire. It returns permit.ErrNotInitialized if it
 // does not exist.
 func (l *Limiter) TTL(ctx context.Context) (time.Duration, error) {
-	cmd := redis.NewIntCmd(ctx, "pttl", l.Keys.Hash)
-	n, err := command(ctx, l, "TTL", cmd, cmd.Result)
-	if err == nil && n == -2 {
-		err = l.notInitialized()
+	n, err := l.numbersOf(ctx, l.Scripts.TTL)
+	switch {
+	case err != nil:
+		return 0, err
+	case n[0] == -2:
+		return 0, l.notInitialized()
 	}
-	return PTTL(n), err
+	return PTTL(n[0]), nil
 }
 
 // ExpireTime returns the instant at which the limiter expires, or the zero time if it does not expire. It returns
 // permit.ErrNotInitialized if it does not exist.
 func (l *Limiter) ExpireTime(ctx context.Context) (time.Time, error) {
-	n, err := l.run(ctx, l.Scripts.ExpireTime, []string{l.Keys.Hash})
+	n, err := l.numbersOf(ctx, l.Scripts.ExpireTime)
 	switch {
 	case err != nil:
 		return time.Time{}, err

@@ -10,16 +10,17 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// healStep is how many members one call of heal reads, about, which takes a millisecond.
+// healStep is about how many members one call of heal reads, which takes a millisecond.
 const healStep = 1000
 
-// A HealState is what one call of heal tells the next, as the last arguments. It is empty before the first.
+// A HealState is what one call of heal passes on to the next, as its last arguments. It is empty before the first
+// call. Redis keeps how far heal has added up the set.
 type HealState []any
 
-// Heal makes value and the permits in use add up to the rate, in calls of bounded work, and before that removes what has
-// no effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. Permits that are neither left
-// nor in use are given back. If there are too many, Heal removes those that the oldest grants hold, so that a release by
-// Java keeps what it freed. A set that changes faster than it can be read is left for another time.
+// Heal makes value and the permits in use add up to the rate, in calls of bounded work. First it removes what has no
+// effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. It gives back permits that
+// are neither left nor in use. If there are too many, it takes permits from the oldest grants, so a release by Java
+// keeps what it freed. It gives up on a set that changes faster than it can be read.
 func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
 	defer l.hints.healed(c, time.Now())
 	for range 3 {
@@ -42,8 +43,8 @@ func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause)
 	return nil
 }
 
-// HealStep makes one call of heal, which reads about that many members. Unless it is done, next is the state with which
-// to go on; nil to start over, since the set has changed.
+// HealStep makes one call of heal, which reads about the given number of members. Unless it is done, next is the
+// state to go on with, or nil to start over because the set has changed.
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
 	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Sick, "check"}, word{c == permit.Lowered, "lowered"})
@@ -68,7 +69,7 @@ func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCa
 	return next, done, nil
 }
 
-// readHealed reads what a call of heal has healed, up to the state with which to go on unless it is done.
+// readHealed reads what a call of heal has healed. Unless heal is done, the state for the next call follows.
 func readHealed(f *replyReader) (h permit.Healed, done bool) {
 	for !f.bad {
 		switch f.text() {

@@ -4,14 +4,15 @@ package redisson
 
 import (
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A hints is what replies have said about a limiter, so that the next call is the one that it most likely needs. Hints may be
-// wrong: the scripts notice. A nil hints says nothing and learns nothing.
+// A hints is what replies have said about a limiter. It helps to choose the call that is most likely needed next.
+// Hints may be wrong; the scripts notice that. A nil hints says nothing and learns nothing.
 type hints struct {
 	mu         sync.Mutex
 	typ        permit.Type
@@ -20,12 +21,12 @@ type hints struct {
 	checks     checkSchedule
 }
 
-// trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives it one gives one
-// to the other keys, too; only a key that is created within this time could miss it.
+// trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives it a TTL
+// gives one to the other keys, too, so only a key that is created within this time could lack it.
 const trustNoTTL = time.Second
 
-// prepare fills in the type of b, and whether it checks. It reports whether acquire need not look for a TTL, and whether
-// the limiter has a gap.
+// prepare fills in the type of b, and whether it checks. It reports whether acquire can skip the look for a TTL, and
+// whether the limiter has a gap.
 func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 	if h == nil {
 		return false, false
@@ -38,14 +39,14 @@ func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 		case b.Healed:
 			b.Check = permit.Sick
 		case b.Check == permit.Sick && !b.DryRun && b.Cursor.Members == 0 && b.At.IsZero():
-			b.Check = h.checks.take(now, h.rate.Interval, CheckSample)
+			b.Check = h.checks.take(now, h.rate, b.Runs[0].Permits*b.Runs[0].Count, CheckSample, true)
 		}
 	}
 	return now.Before(h.noTTLUntil), h.rate.MinGap > 0
 }
 
-// learn takes in the reply to b, which was sent at the given instant. If it grants nothing, permits may have been lost:
-// now and then the caller is to go on with a check.
+// learn records the reply to b, which was sent at the given instant. If the reply grants nothing, permits may have
+// been lost: now and then learn asks the caller to go on with a check.
 func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if h == nil {
 		return
@@ -60,9 +61,15 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 		h.checks.learn(h.rate, a.Rate, sent)
 		h.rate = a.Rate
 	}
-	if a.Next == permit.Done && b.Check == permit.Sick && !b.Healed && b.At.IsZero() && rejects(a.Granted) && !sent.Before(h.checks.nextAudit) {
+	if a.Next != permit.Done || !b.At.IsZero() {
+		return
+	}
+	h.checks.rejected = rejects(a.Granted)
+	if h.checks.rejected && !b.Healed && !sent.Before(h.checks.nextAudit) {
 		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
-		a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
+		if b.Check == permit.Sick {
+			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
+		}
 	}
 }
 
@@ -94,14 +101,14 @@ func (h *hints) learnType(typ permit.Type) {
 // forgetTTL records that the limiter may have got a TTL.
 func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
-// healed records that the limiter was healed for the given cause, which began then.
+// healed records that a heal for the given cause, which began at the given instant, has ended.
 func (h *hints) healed(c permit.HealCause, began time.Time) {
 	if c != permit.Sick { // adding up a large set takes no more than 1 % of the time
 		h.locked(func() { h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began)))) })
 	}
 }
 
-// A hintTable has the hints of the limiters that were used last. It is bounded, whatever their names are.
+// A hintTable has the hints of recently used limiters, in a fixed number of places.
 type hintTable struct {
 	seed  maphash.Seed
 	mu    sync.Mutex
@@ -111,13 +118,14 @@ type hintTable struct {
 	}
 }
 
-// of returns the hints that handles of the limiter with that key share, until one whose key hashes alike takes their place.
+// of returns the hints that handles of the limiter with that key share. They are replaced when a limiter whose key
+// hashes alike is used.
 func (t *hintTable) of(key string) *hints {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	s := &t.slots[maphash.String(t.seed, key)%uint64(len(t.slots))]
 	if s.key != key || s.hints == nil {
-		s.key, s.hints = key, &hints{}
+		s.key, s.hints = key, &hints{checks: checkSchedule{calls: rand.Uint32N(CheckSample)}}
 	}
 	return s.hints
 }

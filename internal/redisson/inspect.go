@@ -12,7 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// inspectMembers is how many members Inspect reads: as many as a person looks through, which takes Redis a
+// inspectMembers is how many members Inspect reads. A person looks through no more, and reading them takes Redis a
 // tenth of a millisecond.
 const inspectMembers = 100
 
@@ -120,8 +120,8 @@ func readState(r []any) (State, bool) {
 	return s, true
 }
 
-// PTTL returns the reply of Redis to the command of that name as a duration, and -1 and -2 unchanged. One that is
-// longer than a Duration becomes the longest Duration.
+// PTTL returns the reply of the command PTTL as a duration, and the replies -1 and -2 unchanged. If the reply exceeds
+// a Duration, PTTL returns the longest Duration.
 func PTTL(n int64) time.Duration {
 	if n < 0 {
 		return time.Duration(n)

@@ -35,9 +35,21 @@ func (k Keys) Of(t permit.Type) []string {
 	return []string{k.Hash, k.Value[t], k.Permits[t]}
 }
 
-// Ahead returns the key of those that take permits ahead of their return, of a rate of type t.
+// Ahead returns the key of the reservations of a rate of type t.
 func (k Keys) Ahead(t permit.Type) string {
-	return Suffixed(k.Hash, "ahead") + strings.TrimPrefix(k.Value[t], k.Value[permit.Overall])
+	return k.beside("ahead", t)
+}
+
+// Parked returns the key of the permits that a lower rate of type t has parked.
+func (k Keys) Parked(t permit.Type) string { return k.beside("parked", t) }
+
+// Everything returns the keys that a limiter may have, of both types.
+func (k Keys) Everything() []string {
+	return append(k.All(permit.Overall), k.Ahead(permit.Overall), k.Ahead(permit.PerClient), k.Parked(permit.Overall), k.Parked(permit.PerClient))
+}
+
+func (k Keys) beside(suffix string, t permit.Type) string {
+	return Suffixed(k.Hash, suffix) + strings.TrimPrefix(k.Value[t], k.Value[permit.Overall])
 }
 
 // appendTo appends the keys that hold a rate of type t to a command.
@@ -74,8 +86,8 @@ func EscapePattern(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`).Replace(text)
 }
 
-// Suffixed returns the key of a limiter's name and a suffix, by Redisson's rule: a name that contains a { keeps its
-// braces as they are, whether or not they close. Any other name is put in braces, so that its keys share a hash slot.
+// Suffixed returns the key of a limiter's name and a suffix, by Redisson's rule. A name that contains a { keeps its
+// braces as they are, whether or not they close. Any other name is put in braces, so its keys share a hash slot.
 func Suffixed(name, suffix string) string {
 	if strings.Contains(name, "{") {
 		return name + ":" + suffix
@@ -83,9 +95,8 @@ func Suffixed(name, suffix string) string {
 	return "{" + name + "}:" + suffix
 }
 
-// CheckClusterSafe rejects the names whose keys a cluster would place in different slots. Two keys share a slot
-// if their hash tags are the same. Different tags can share a slot by chance, but a limiter that works by
-// chance is rejected, too.
+// CheckClusterSafe rejects names whose keys a cluster would place in different slots. Two keys share a slot if their
+// hash tags are the same. Different tags may share a slot by chance, but CheckClusterSafe rejects them as well.
 func CheckClusterSafe(name, clientID string) error {
 	if tag, key, other := NewKeys(name, clientID).Apart(); key != "" {
 		return fmt.Errorf("%w: %q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", permit.ErrNameNotClusterSafe, name, tag, key, other)
@@ -93,7 +104,8 @@ func CheckClusterSafe(name, clientID string) error {
 	return nil
 }
 
-// Apart returns the first key whose hash tag is not that of the hash, with both tags. key is empty if there is none.
+// Apart returns the first key whose hash tag differs from that of the hash, with both tags. If there is none, key is
+// empty.
 func (k Keys) Apart() (tag, key, other string) {
 	tag = hashTag(k.Hash)
 	for _, key := range k.All(permit.Overall)[1:] {
@@ -104,8 +116,8 @@ func (k Keys) Apart() (tag, key, other string) {
 	return tag, "", ""
 }
 
-// hashTag returns the part of the key that a cluster hashes: what stands between the first { and the first }
-// behind it, or the whole key if there is no such pair or nothing between the two.
+// hashTag returns the part of the key that a cluster hashes. That is the text between the first { and the next }, or
+// the whole key if there is no such pair or nothing is between the two.
 func hashTag(key string) string {
 	_, rest, ok := strings.Cut(key, "{")
 	if !ok {

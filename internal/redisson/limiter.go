@@ -22,11 +22,11 @@ func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
 
 // SetRate sets the limiter's rate and reports whether it did. With mustExist it leaves a limiter without a rate
 // alone. With keepState the permits in use stay in use. If the permits of other clients may not fit the new rate, it
-// makes those fit whose keys it finds, which takes a look at the names of all keys of the server. With an error the
-// rate may have been set; set is true if it has been.
+// looks for their keys among all keys of the server, and makes them fit. After an error the rate may have been set;
+// if set is true, it has been.
 func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (set bool, err error) {
 	words := words(word{mustExist, "exists"}, word{keepState, "keep"}, word{l.LongLength, "long"})
-	n, err := l.run(ctx, l.Scripts.SetRate, l.Keys.All(r.Type), r.Permits, r.Interval.Milliseconds(),
+	n, err := l.run(ctx, l.Scripts.SetRate, append(l.Keys.All(r.Type), l.Keys.Parked(r.Type)), r.Permits, r.Interval.Milliseconds(),
 		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), words, r.MinGap.Milliseconds())
 	if err != nil || n[0] == 0 {
 		return false, err
@@ -35,8 +35,8 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 		return true, l.badReply(l.Scripts.SetRate, n)
 	}
 	if n[1] == 1 {
-		// There are too many permits for one call. The script has changed value as the rate has changed, so
-		// whatever happens here, no permit is granted beyond the rate.
+		// There are too many permits in use for one call. The script has already changed value by the same number as
+		// the rate, so no permit is granted beyond the rate, whatever happens here.
 		err = l.Heal(ctx, r.Type, permit.Lowered)
 	}
 	if err == nil && n[2] == 1 {
@@ -46,62 +46,63 @@ func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepSta
 	return true, err
 }
 
-// fitClients makes what is left to each other client fit the rate, and what it uses: Redisson would take what is left
-// even if that is more than the rate. What the server does not allow, or what is in keys of another type, stays.
+// fitClients makes the permits of each other client fit the rate, both those left and those in use: Redisson would
+// acquire permits that are left even if they exceed the rate. It skips commands that the server does not know or
+// allow, and keys that do not show that they belong to a client.
 func (l *Limiter) fitClients(ctx context.Context) error {
 	var failed error
 	err := l.Clients(ctx, func(id string) bool {
 		other := *l
 		other.Keys = NewKeys(l.Keys.Hash, id)
-		if other.Keys.Value != l.Keys.Value {
-			failed = allowed(other.Heal(ctx, permit.PerClient, permit.Lowered))
+		if other.Keys.Value == l.Keys.Value {
+			return true
 		}
+		ours, err := other.isClient(ctx, id)
+		if err == nil && ours {
+			err = other.Heal(ctx, permit.PerClient, permit.Lowered)
+		}
+		failed = possible(err)
 		return failed == nil
 	})
-	return cmp.Or(failed, allowed(err))
+	if err = cmp.Or(failed, possible(err)); err != nil {
+		return fmt.Errorf("%w (the rate is set, but what other clients have left may be more than it)", err)
+	}
+	return nil
 }
 
-// allowed returns err, or nil if it is a reply that says that a command is not to be used, or not on that key.
-func allowed(err error) error {
+// possible returns err, but nil for a reply that the command does not exist or is not allowed for that key.
+func possible(err error) error {
 	var reply redis.Error
-	if errors.As(err, &reply) && notAllowed.MatchString(reply.Error()) {
+	if errors.As(err, &reply) && impossible.MatchString(reply.Error()) {
 		return nil
 	}
 	return err
 }
 
-var notAllowed = regexp.MustCompile("NOPERM|WRONGTYPE|unknown command") // Redis before 7 says so of a script after other words
+var impossible = regexp.MustCompile("WRONGTYPE|unknown command") // Redis before 7 says so of a script after other words
 
-// rateFields are the fields of the hash that make up a Rate.
+// rateFields are the fields of the hash that make up a Rate, in the order of the reply of rate.lua.
 var rateFields = []string{"rate", "interval", "type", "keepAliveTime", "minGap"}
 
-// Rate returns the limiter's rate. It reads the fields of a rate alone, because others may have written any number
-// of fields to the hash.
+// Rate returns the limiter's rate.
 func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
-	args := []any{"hmget", l.Keys.Hash}
-	for _, field := range rateFields {
-		args = append(args, field)
-	}
-	cmd := redis.NewSliceCmd(ctx, args...)
-	values, err := command(ctx, l, "Rate", cmd, cmd.Result)
+	raw, err := l.look(ctx, l.Scripts.Rate)
 	if err != nil {
 		return permit.Rate{}, err
 	}
+	values, _ := raw.([]any)
+	if len(values) != len(rateFields) {
+		return permit.Rate{}, l.badReply(l.Scripts.Rate, raw)
+	}
 	hash := make(map[string]string, len(rateFields))
-	for i, field := range rateFields[:min(len(rateFields), len(values))] {
+	for i, field := range rateFields {
 		switch v := values[i].(type) {
 		case string:
 			hash[field] = v
 		case nil: // there is no such field
 		default:
-			values = nil
+			return permit.Rate{}, l.badReply(l.Scripts.Rate, raw)
 		}
-		if values == nil {
-			break
-		}
-	}
-	if len(values) != len(rateFields) {
-		return permit.Rate{}, fmt.Errorf("ratelimiter: Rate of %q: unexpected reply", l.Name)
 	}
 	r, err := parseRate(hash)
 	if err != nil {
@@ -112,19 +113,18 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 
 // Exists reports whether the limiter has a rate.
 func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	cmd := redis.NewIntCmd(ctx, "exists", l.Keys.Hash)
-	n, err := command(ctx, l, "Exists", cmd, cmd.Result)
-	return n == 1, err
+	n, err := l.numbersOf(ctx, l.Scripts.Exists)
+	return err == nil && n[0] == 1, err
 }
 
 // Delete removes the limiter's keys, and reports whether there were any.
 func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	n, err := l.run(ctx, l.Scripts.Delete, append(l.Keys.All(permit.Overall), l.Keys.Ahead(permit.Overall), l.Keys.Ahead(permit.PerClient)))
+	n, err := l.run(ctx, l.Scripts.Delete, l.Keys.Everything())
 	return err == nil && n[0] == 1, err
 }
 
-// Available returns how many permits a call could acquire now. It counts in as many calls as it takes, as of
-// the instant of the first.
+// Available returns how many permits a call could acquire now. It counts as of the instant of its first call, however
+// many calls it takes.
 func (l *Limiter) Available(ctx context.Context) (left int64, err error) {
 	err = l.withType("AvailablePermits", l.Type(), func(typ permit.Type) error {
 		for range 3 {
@@ -139,7 +139,8 @@ func (l *Limiter) Available(ctx context.Context) (left int64, err error) {
 	return left, err
 }
 
-// count is Available, but reports changed if the set has changed meanwhile, so that the count has to begin anew.
+// count is like Available, but reports changed if the set has changed in the meantime and the count has to start
+// over.
 func (l *Limiter) count(ctx context.Context, typ permit.Type) (left int64, changed bool, err error) {
 	s := l.Scripts.Available
 	side, members, permits, now := "", int64(0), int64(0), l.now()
@@ -168,8 +169,8 @@ func (l *Limiter) count(ctx context.Context, typ permit.Type) (left int64, chang
 	}
 }
 
-// Release gives permits back, as far as so many are in use, in steps of bounded work. It returns how many are left to give
-// back, which is 0 unless there is an error.
+// Release gives permits back in steps of bounded work, but no more than are in use. It returns how many are left to
+// give back, which is 0 unless there is an error.
 func (l *Limiter) Release(ctx context.Context, permits int64) (left int64, err error) {
 	s, left := l.Scripts.Release, permits
 	err = l.withType("Release", l.Type(), func(typ permit.Type) error {

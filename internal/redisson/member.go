@@ -9,9 +9,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the permits
-// repeated in bytes 4..7, which Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can both read, or with longLength Lc0I, whose
-// length takes 8 bytes. The script writes members itself; the rest of the package uses Member to name them.
+// Member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the
+// permits repeated in bytes 4..7, which both Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can read. With longLength it
+// is Lc0I, whose length takes 8 bytes. The script writes members itself; the rest of the package uses Member to name
+// them.
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
 		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)
@@ -25,9 +26,9 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
-// Expired reports whether the permits of m, a member with that score in ms, are back when the grants of due are, in ms
-// since the epoch. Those of a mark, a member whose score lay ahead of the clock of acquire, are when acquire has first
-// seen it by then.
+// Expired reports whether the permits of m, a member with that score in ms, have expired by the time that grants of
+// the instant due have, in ms since the epoch. A mark is a member whose score lay ahead of acquire's clock; its
+// permits have expired if acquire had first seen it by then.
 func Expired(m []byte, score float64, due int64) bool {
 	if score <= float64(due) {
 		return true
@@ -39,8 +40,8 @@ func Expired(m []byte, score float64, due int64) bool {
 	return int64(seen) <= due
 }
 
-// RandomID returns an ID that is not secret but does not repeat. It does not begin like the members that are
-// nobody's grants.
+// RandomID returns an ID that is not secret but does not repeat. It does not begin like the special members that are
+// not grants.
 func RandomID() (id permit.ID) {
 	binary.LittleEndian.PutUint64(id[:8], rand.Uint64())
 	binary.LittleEndian.PutUint64(id[8:], rand.Uint64())
@@ -50,8 +51,8 @@ func RandomID() (id permit.ID) {
 	return id
 }
 
-// NewID returns an ID that begins with the tag of this process, by which other processes tell its grants from
-// theirs.
+// NewID returns an ID that begins with the tag of this process. By the tag other processes distinguish its grants
+// from their own.
 func (c *Conn) NewID() permit.ID {
 	id := RandomID()
 	id[0] = byte(c.tag >> 8)
@@ -61,8 +62,8 @@ func (c *Conn) NewID() permit.ID {
 	return id
 }
 
-// newTag returns a tag that does not begin like the members that mark and block. For Lc0I, whose members have
-// few random bytes, it has one byte.
+// newTag returns a tag that does not begin like the members of marks and blocks. For Lc0I, whose members have few
+// random bytes, the tag has one byte.
 func newTag(longLength bool) int {
 	for {
 		if tag := rand.IntN(1 << 16); tag>>8 != '~' {

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -23,14 +24,18 @@ func (c *Conn) Ping(ctx context.Context) error {
 }
 
 // Probe makes one attempt at a write that changes nothing: it would change the score of a member that does not exist.
-// It is rejected wherever the first write of a script would be: by a server that is out of memory, by a replica, for
-// want of replicas, and after a failed save. Its errors are like those of [Limiter.Acquire]. On a cluster it looks up the
-// masters first, since the one that does not reply may have been replaced.
+// Redis rejects it in the same states as the first write of a script: out of memory, as a replica, with too few
+// replicas, and after a failed save. Its errors are like those of [Limiter.Acquire]. On a cluster it first looks up
+// the masters, because the one that does not reply may have been replaced.
 func (l *Limiter) Probe(ctx context.Context) error {
 	dispatch.Refresh(ctx, l.sender)
+	return l.probe(ctx, l.sender)
+}
+
+func (l *Limiter) probe(ctx context.Context, sender dispatch.Sender) error {
 	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "zadd", l.Keys.Permits[l.Type()], "XX", 0, "probe")}
 	_, err := dispatch.Leavable(ctx, func() (any, error) {
-		_ = dispatch.Process(ctx, l.sender, cmd)
+		_ = dispatch.Process(ctx, sender, cmd)
 		return cmd.Result()
 	})
 	if err != nil {
@@ -38,3 +43,28 @@ func (l *Limiter) Probe(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Traffic returns what is on its way to the server that holds the limiter.
+func (l *Limiter) Traffic() permit.Traffic {
+	return permit.Traffic(dispatch.TrafficTo(l.sender, l.Keys.Hash))
+}
+
+// Shortage returns why calls for the limiter wait for a connection, or nil if they do not.
+func (l *Limiter) Shortage() error { return dispatch.ShortageTo(l.sender, l.Keys.Hash) }
+
+// Apart returns a prober with a connection of its own, or nil if there is none; see [dispatch.OpenApart].
+func (l *Limiter) Apart(ctx context.Context, w permit.Wire) permit.Prober {
+	if a := dispatch.OpenApart(ctx, l.sender, l.Keys.Hash, dispatch.Wire(w)); a != nil {
+		return apart{a, l}
+	}
+	return nil
+}
+
+// An apart is a prober with a connection of its own.
+type apart struct {
+	*dispatch.Apart
+	l *Limiter
+}
+
+// Probe is [Limiter.Probe].
+func (a apart) Probe(ctx context.Context) error { return a.l.probe(ctx, a.Apart) }

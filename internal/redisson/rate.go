@@ -12,8 +12,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// parseRate parses the hash as the scripts do, which accept as a number what Lua's tonumber accepts, so that
-// Rate and Acquire agree on what is malformed. Redisson before 3.38.0 writes no keepAliveTime.
+// parseRate parses the hash as the scripts do. They accept as a number what Lua's tonumber accepts; so Rate and
+// Acquire agree on which hashes are malformed. Redisson before 3.38.0 writes no keepAliveTime.
 func parseRate(hash map[string]string) (permit.Rate, error) {
 	for _, field := range []string{"rate", "interval", "type"} {
 		if _, ok := hash[field]; !ok {
@@ -66,7 +66,7 @@ func parseRate(hash map[string]string) (permit.Rate, error) {
 	return r, nil
 }
 
-// number returns what Lua's tonumber makes of s.
+// number returns the value of Lua's tonumber(s), and whether s is a number.
 func number(s string) (float64, bool) {
 	s = strings.Trim(s, " \t\n\v\f\r")
 	if strings.Contains(s, "_") {
@@ -81,8 +81,8 @@ func number(s string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
-// Instant returns the instant in ms that a field of the hash holds, as the scripts read it: 0 for none, for what is no
-// number and for one before 1970, and 2^53 for what is later. A fraction is rounded up.
+// Instant returns the instant in ms that a field of the hash holds, as the scripts read it. It returns 0 for a field
+// that is empty, no number, or before 1970, and 2^53 for a later instant than that. A fraction is rounded up.
 func Instant(field string) float64 {
 	n, ok := number(field)
 	if !ok || !(n > 0) {
@@ -91,7 +91,7 @@ func Instant(field string) float64 {
 	return math.Ceil(min(n, 1<<53))
 }
 
-// isWhole reports whether n is a whole number that Lua and Redis keep exactly.
+// isWhole reports whether n is a whole number that Lua and Redis represent exactly.
 func isWhole(n float64) bool { return n == math.Trunc(n) && math.Abs(n) <= 1<<53 }
 
 // ParseRate returns the rate that the fields of a limiter's hash hold, as [Limiter.Inspect] does. Its errors wrap

@@ -65,9 +65,10 @@ func forged(t *testing.T) (*Limiter, *forger) {
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
 		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 11).OptionalArgs(6), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 4), Reserve: script("reserve", 4, 9), Heal: script("heal", 3, 10).OptionalArgs(6),
-		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
-		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),
-		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0), Inspect: script("inspect", 3, 3),
+		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 6, 7), Available: script("available", 3, 5),
+		Release: script("release", 3, 4), Delete: script("delete", 9, 0), Expire: script("expire", 5, 3),
+		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0),
+		Rate: script("rate", 1, 0), Exists: script("exists", 1, 0), TTL: script("ttl", 1, 0), Inspect: script("inspect", 3, 3),
 	}})
 	return &Limiter{Conn: conn, Gate: once{}, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
 }
@@ -132,6 +133,9 @@ func TestForeignReplies(t *testing.T) {
 		"clear_expire": func() error { _, err := l.ClearExpire(ctx); return err },
 		"expire_time":  func() error { _, err := l.ExpireTime(ctx); return err },
 		"delete":       func() error { _, err := l.Delete(ctx); return err },
+		"rate":         func() error { _, err := l.Rate(ctx); return err },
+		"exists":       func() error { _, err := l.Exists(ctx); return err },
+		"ttl":          func() error { _, err := l.TTL(ctx); return err },
 	}
 	for name, op := range operations {
 		for _, reply := range []any{"OK", nil, 1.5, []any{}, []any{"x"}, []any{nil, int64(1)}, []any{int64(0), "x", "y"}} {

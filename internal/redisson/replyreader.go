@@ -2,8 +2,8 @@
 
 package redisson
 
-// A replyReader reads a reply that is a list of numbers and texts, whose elements are read one after another. If one is missing,
-// or is not of the type asked for, the reply is bad, and what is returned for that element and those behind it is zero.
+// A replyReader reads the elements of a reply, a list of numbers and texts, one after another. If an element is
+// missing or has another type than requested, the reply is bad, and that element and all later ones are read as zero.
 type replyReader struct {
 	list []any
 	bad  bool
@@ -32,7 +32,7 @@ func (f *replyReader) numbers() []int64 {
 	return list
 }
 
-// whole reports whether all that was asked for was there, and nothing is left.
+// whole reports whether all requested elements were there, and none is left.
 func (f *replyReader) whole() bool { return !f.bad && len(f.list) == 0 }
 
 func element[T any](f *replyReader) (v T) {
@@ -45,8 +45,8 @@ func element[T any](f *replyReader) (v T) {
 	return v
 }
 
-// readStatus reads the status that a reply of s begins with, and returns what is behind it. It reports whether the
-// script is to start over. For every other status but statusOK it returns an error.
+// readStatus reads the status at the beginning of a reply of s, and returns the rest. It reports whether the script
+// is to start over. For every other status but statusOK it returns an error.
 func (l *Limiter) readStatus(s *Script, raw any) (f replyReader, startOver bool, err error) {
 	f = readerOf(raw)
 	status := f.number()

@@ -9,7 +9,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Refund makes one attempt at giving back the permits of g that are not kept, or at taking those that are kept beyond g.
+// Refund makes one attempt at giving back the permits of g that are not kept. If more are kept than g has, it takes
+// the difference.
 func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) error {
 	var smaller []byte
 	if g.Keep > 0 {
@@ -32,8 +33,9 @@ func refunded(raw any, cmd []any) int64 {
 	return max(n, 0)
 }
 
-// Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire]. If the limiter has got another
-// type than that of v, what was held is in keys that nobody uses any more, and the reservation begins anew.
+// Reserve makes one attempt at a reservation. Its errors are like those of [Limiter.Acquire]. If the limiter has got
+// another type than that of v, the permits held are in keys that are no longer in use, and the reservation starts
+// over.
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.Reserved, err error) {
 	if l.hints != nil && v.Held == 0 && !v.Unsure {
 		v.Type = l.Type()

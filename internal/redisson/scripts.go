@@ -22,6 +22,8 @@ func (s *Script) op() string {
 		return "Heal"
 	case "available":
 		return "AvailablePermits"
+	case "ttl":
+		return "TTL"
 	case "acquire", "acquire_rest", "acquire_all", "reserve", "give_back":
 		return "acquire"
 	}
@@ -52,13 +54,13 @@ func (s *Script) OptionalArgs(n int) *Script {
 	return s
 }
 
-// Alone makes calls of the script share no round trips, and returns s.
+// Alone makes calls of the script travel in round trips of their own, and returns s.
 func (s *Script) Alone() *Script {
 	s.Script.Alone = true
 	return s
 }
 
-// WithReplyClock sets how to tell from a reply when Redis ran the call, and returns s.
+// WithReplyClock sets the function that reads from a reply when Redis ran the call, and returns s.
 func (s *Script) WithReplyClock(clock func(reply []any) (time.Time, bool)) *Script {
 	s.Clock = clock
 	return s
@@ -75,7 +77,7 @@ func AnswersAt(i int) func(reply []any) (time.Time, bool) {
 	}
 }
 
-// WithCost sets what a call takes Redis, in µs, and returns s.
+// WithCost sets how long a call keeps Redis busy, in µs, and returns s.
 func (s *Script) WithCost(micros int) *Script {
 	s.Micros = micros
 	return s
@@ -87,7 +89,8 @@ type Scripts struct {
 	GiveBack, Reserve                               *Script
 	Heal                                            *Script
 	TrySetRate, SetRate, Available, Release, Delete *Script
-	Expire, ClearExpire, ExpireTime                 *Script
+	Rate, Exists                                    *Script
+	Expire, ClearExpire, ExpireTime, TTL            *Script
 	CoolDown, CoolDownUntil, LiftCoolDown           *Script
 	Inspect                                         *Script
 }
@@ -106,7 +109,7 @@ const (
 	statusUnusual
 )
 
-// A word is part of an argument that consists of words, if it is said.
+// A word is one word of an argument that consists of words. It is left out unless said is true.
 type word struct {
 	said bool
 	word string

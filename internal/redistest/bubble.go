@@ -9,14 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
+	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
-
-// bubblePoolSize exceeds the number of goroutines of any test. A go-redis pool that has to wait takes a timer from a
-// sync.Pool shared by all clients of the process, and a timer of another bubble ends the process.
-const bubblePoolSize = 4096
 
 // Run runs f in a [testing/synctest] bubble, with a client of the lane's server: time.Sleep and timers take no real
 // time, and elapsed times are exact. The client is closed when f returns.
@@ -39,20 +35,12 @@ func Run(t *testing.T, f func(t *testing.T, rdb *redis.Client), opts ...func(*re
 		// whose test has ended has no more time for that, so it is given here, once all clients are closed.
 		t.Cleanup(func() { time.Sleep(time.Minute) })
 		o := options(addr)
-		o.PoolSize = bubblePoolSize
 		if addr == "" {
-			m := miniredis.NewMiniRedis()
-			m.ClockTTL(true)
-			t.Cleanup(m.Close)
-			o.Addr = "127.0.0.1:6379" // never dialled; a name would be looked up
-			o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-				c, err := m.Dial()
-				if err != nil {
-					return nil, err
-				}
-				return &buffered{Conn: c}, nil
-			}
+			s := embedredis.InBubble()
+			t.Cleanup(s.Close)
+			o = s.Options()
 		}
+		o.PoolSize = embedredis.BubblePoolSize
 		f(t, newClient(t, o, opts))
 	})
 }

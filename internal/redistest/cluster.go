@@ -6,7 +6,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -137,6 +139,51 @@ func (c *Cluster) AddReplica(t testing.TB, i int) *Server {
 	return replica
 }
 
+// AddLaggingReplica starts a replica of the first master, which has slot 0, and makes it fall behind when the clients of the
+// cluster know it.
+func (c *Cluster) AddLaggingReplica(t testing.TB) *Server {
+	t.Helper()
+	replica, rdb := c.AddReplica(t, 0), c.Client(t)
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	defer cancel()
+	err := rdb.Set(ctx, "{06S}written", 1, 0).Err() // a replica without data is in no list of slots
+	for _, node := range c.nodes {
+		for known := false; err == nil && !known; time.Sleep(20 * time.Millisecond) {
+			var list []redis.ClusterSlot
+			//lint:ignore SA1019 CLUSTER SHARDS is not in Redis before 7, and go-redis goes by the slots
+			if list, err = node.Client(t).ClusterSlots(ctx).Result(); err == nil {
+				known = slices.ContainsFunc(list, func(s redis.ClusterSlot) bool { return len(s.Nodes) > 1 })
+			}
+		}
+	}
+	if err != nil {
+		t.Fatalf("redistest: replica: %v", err)
+	}
+	Lag(t, c.nodes[0], replica)
+	return replica
+}
+
+// Lag makes a replica fall behind: from now on it replies with the data that it has, and gets no more of its master's.
+func Lag(t testing.TB, master, replica *Server) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), clusterTimeout)
+	defer cancel()
+	of, rdb := redis.NewClient(options(master.Addr())), redis.NewClient(options(replica.Addr()))
+	defer of.Close()
+	defer rdb.Close()
+	err := rdb.ConfigSet(ctx, "masterauth", "none such").Err() // the master has no password, and rejects one
+	for down := false; err == nil && !down; time.Sleep(20 * time.Millisecond) {
+		if err = of.Do(ctx, "client", "kill", "type", "replica").Err(); err == nil {
+			var info string
+			info, err = rdb.Info(ctx, "replication").Result()
+			down = strings.Contains(info, "master_link_status:down")
+		}
+	}
+	if err != nil {
+		t.Fatalf("redistest: lag: %v", err)
+	}
+}
+
 // Nodes returns the three masters, in the order of their slots, and then the replicas. It is a quick way to kill the
 // node that holds a key.
 func (c *Cluster) Nodes() []*Server { return c.nodes }
@@ -154,7 +201,47 @@ func (c *Cluster) Client(t testing.TB, opts ...func(*redis.ClusterOptions)) *red
 	for _, opt := range opts {
 		opt(o)
 	}
+	if o.RouteByLatency {
+		return measuring(t, o)
+	}
 	rdb := redis.NewClusterClient(o)
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// measuring returns a client that measures its nodes' latency. go-redis 9.23 starts to measure a node before it has finished
+// making it, which the race detector tells: so the first dial of a node waits until the node is finished.
+func measuring(t testing.TB, o *redis.ClusterOptions) *redis.ClusterClient {
+	var mu sync.Mutex
+	nodes := map[string]chan struct{}{}
+	// ready returns a channel that is closed when the node at addr is finished, which finished says.
+	ready := func(addr string, finished bool) <-chan struct{} {
+		mu.Lock()
+		defer mu.Unlock()
+		ch := nodes[addr]
+		if ch == nil {
+			ch = make(chan struct{})
+			nodes[addr] = ch
+		}
+		select {
+		case <-ch:
+		default:
+			if finished {
+				close(ch)
+			}
+		}
+		return ch
+	}
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		select {
+		case <-ready(addr, false):
+			return (&net.Dialer{}).DialContext(ctx, network, addr)
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	rdb := redis.NewClusterClient(o)
+	rdb.OnNewNode(func(node *redis.Client) { ready(node.Options().Addr, true) })
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }

@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -139,6 +140,19 @@ func Measured(t testing.TB, ok bool, format string, args ...any) {
 	default:
 		t.Fatal(measuredMark + ": " + text)
 	}
+}
+
+// hung is how many times the bound of [Prompt] only a hang takes.
+const hung = 5
+
+// Prompt ends t as failed if took is more than bound: what a user waits for at most, by the timeouts of the code. How much the
+// processor adds to these only an otherwise idle machine can show, so that a run that is not [Long] allows for several times the
+// bound, which only a call that hangs, or that is repeated again and again, exceeds.
+func Prompt(t testing.TB, took, bound time.Duration, format string, args ...any) {
+	t.Helper()
+	text := fmt.Sprintf(format, args...)
+	require.Less(t, took, hung*bound, text)
+	Measured(t, took < bound || !Long(), "%s: it took %v", text, took)
 }
 
 // Final returns t for checks whose failure is a proof, because they are judged by what Redis itself recorded: permits

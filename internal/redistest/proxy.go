@@ -215,7 +215,7 @@ func (p *Proxy) serve(client net.Conn) {
 func (p *Proxy) ask(l *link) (reset bool) {
 	in := bufio.NewReader(l.client)
 	for {
-		raw, words, err := frame(in, nil, nil)
+		raw, words, err := Frame(in, nil, nil)
 		if err != nil || raw[0] != '*' {
 			return false
 		}
@@ -259,7 +259,7 @@ func (p *Proxy) ask(l *link) (reset bool) {
 func (p *Proxy) answer(l *link) (reset bool) {
 	in := bufio.NewReader(l.server)
 	for {
-		raw, _, err := frame(in, nil, nil)
+		raw, _, err := Frame(in, nil, nil)
 		if err != nil {
 			return false
 		}

@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// frame reads one value of RESP. It appends the bytes of the value to raw and its bulk strings to words.
-func frame(in *bufio.Reader, raw []byte, words []string) ([]byte, []string, error) {
+// Frame reads one value of RESP. It appends the bytes of the value to raw and its bulk strings to words.
+func Frame(in *bufio.Reader, raw []byte, words []string) ([]byte, []string, error) {
 	line, err := in.ReadBytes('\n')
 	if err != nil {
 		return raw, words, err
@@ -42,7 +42,7 @@ func frame(in *bufio.Reader, raw []byte, words []string) ([]byte, []string, erro
 		n = 2*n + 1 // an attribute stands before the value that it belongs to
 	}
 	for range n {
-		if raw, words, err = frame(in, raw, words); err != nil {
+		if raw, words, err = Frame(in, raw, words); err != nil {
 			return raw, words, err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/embedredis"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -112,7 +113,7 @@ func (s *Server) Addr() string { return s.addr() }
 func (s *Server) Client(t testing.TB, opts ...func(*redis.Options)) *redis.Client {
 	t.Helper()
 	o := options(s.Addr())
-	o.PoolSize = bubblePoolSize
+	o.PoolSize = embedredis.BubblePoolSize
 	return newClient(t, o, opts)
 }
 

@@ -7,11 +7,16 @@
 package retry
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
 	"time"
 )
+
+// ErrDenied is wrapped by the error of a call that the server does not allow this user. Package ratelimiter documents
+// it.
+var ErrDenied = errors.New("ratelimiter: redis denies the call")
 
 // An Outcome tells what an error implies about the call: whether it was carried out.
 type Outcome int
@@ -28,7 +33,7 @@ type Error struct {
 	Outcome  Outcome
 	Answered bool // the error is a reply, so the server is up
 	ReadOnly bool // the server is up and refuses to write, but may reply to what only reads
-	Local    bool // this process had no free connection; the server is not to blame
+	Local    bool // this process did not send the call; the server is not to blame
 	Final    bool // the call must not be made again, whatever the outcome
 	Shared   bool // a connection broke that carried other calls, too, so that one of them may be what broke it
 }
@@ -41,6 +46,16 @@ type Panic struct {
 
 // Error returns a text with the value of the panic.
 func (p *Panic) Error() string { return fmt.Sprintf("panicked: %v", p.Value) }
+
+// A Shortage is the reason why a call was not sent: this process has too much else in flight. It says nothing about
+// the server.
+type Shortage struct{ Err error }
+
+// Error returns the text of the cause.
+func (s *Shortage) Error() string { return s.Err.Error() }
+
+// Unwrap returns the cause.
+func (s *Shortage) Unwrap() error { return s.Err }
 
 // Recover, if deferred, turns a panic into a *[Panic] in err.
 func Recover(err *error) {
@@ -72,13 +87,13 @@ func (e *Error) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// MaxAttempts is how often a call is made if each attempt fails in a way that allows another.
+// MaxAttempts is how many attempts are made at a call, if each fails in a way that allows another.
 const MaxAttempts = 4
 
-// maxTrying is how long after the first attempt another one may begin.
+// maxTrying is how long after the first attempt a further one may begin.
 const maxTrying = 5 * time.Second
 
-// Attempts counts the attempts at one call, the first of which starts at Begin.
+// Attempts counts the attempts at one call. The first one starts at Begin.
 type Attempts struct {
 	Begin time.Time
 	// Replay reports whether one of the attempts may have been carried out.
@@ -88,8 +103,10 @@ type Attempts struct {
 	shared bool // one that was not counted
 }
 
-// Failed counts an attempt that ended with e, and reports whether another attempt may follow. It may not if the call was
-// carried out, or has been made too often or for too long. The first attempt that shared its connection is not counted.
+// Failed counts an attempt that ended with e, and reports whether another attempt may follow. None may follow if the
+// call was carried out, if it was made MaxAttempts times, or if maxTrying has passed after the second attempt. After the
+// first one the time does not matter, because this process may have stood still itself. The first failure of a shared
+// connection is not counted.
 func (a *Attempts) Failed(e *Error) (again bool) {
 	if e.Shared && !a.shared {
 		a.shared = true
@@ -97,7 +114,7 @@ func (a *Attempts) Failed(e *Error) (again bool) {
 		a.failed++
 	}
 	a.Replay = a.Replay || e.Outcome == Unknown
-	return e.Outcome != Executed && a.failed < MaxAttempts && time.Since(a.Begin) <= maxTrying
+	return e.Outcome != Executed && a.failed < MaxAttempts && (a.failed < 2 || time.Since(a.Begin) <= maxTrying)
 }
 
 // Pause sleeps before the next attempt, for about 10, 40, then 160 ms. It returns early when one of the

@@ -25,7 +25,8 @@ func TestAttempts(t *testing.T) {
 		{"it ran and failed", []Outcome{Executed}, 0, false, false},
 		{"unknown once", []Outcome{Unknown, NotExecuted}, 0, true, true},
 		{"just in time", []Outcome{Unknown}, maxTrying, true, true},
-		{"too late", []Outcome{Unknown}, maxTrying + 1, false, true},
+		{"the second is too late", []Outcome{Unknown, Unknown}, maxTrying + 1, false, true},
+		{"the first alone, in a process that may have stood still", []Outcome{Unknown}, maxTrying + 1, true, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -4,8 +4,9 @@ package retry
 
 import "sync"
 
-// A Settlement is a call that is made for one number only, by one caller at a time, until it has succeeded. A call that has failed
-// may have been made, so it may be repeated, but not with another number. The zero value has no number yet.
+// A Settlement is a call that only one caller at a time may make, and with only one number, until it has succeeded. A
+// call that failed may have been executed, so it may be repeated, but only with the same number. The zero value has
+// no number yet.
 type Settlement struct {
 	mu     sync.Mutex
 	chosen bool
@@ -14,7 +15,8 @@ type Settlement struct {
 	done   bool
 }
 
-// Begin reports whether the call may be made for that number now, and whether it is the first one. If it may, End follows.
+// Begin reports whether the call may be made with the given number now, and whether it is the first. If ok is true,
+// the caller has to call End.
 func (s *Settlement) Begin(number int64) (first, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -147,21 +147,29 @@ func (f *finder) hashes(ctx context.Context, node Node) error {
 	})
 }
 
-// remains yields the limiters of a node whose hash is gone.
+// remains yields the limiters of a node whose hash is gone, or is not that of a limiter.
 func (f *finder) remains(ctx context.Context, node Node) error {
-	return f.scan(ctx, node, remainsPattern(f.q.Match), "", func(keys []string) error {
-		var names []string
+	return f.scan(ctx, node, statePattern(f.q.Match, "permits*"), KeyTypes[2], func(keys []string) error {
+		var list []holder
 		for _, key := range keys {
-			name, _, ok := suffixOf(key)
-			if !ok || !f.first(name) {
+			name, client, ok := suffixOf(key)
+			if !ok || f.has(name) || !strings.Contains(name, "{") && f.has("{"+name+"}") || !f.first(name+"\x00"+client) {
 				continue
 			}
-			names = append(names, name)
+			list = append(list, holder{name, client})
 		}
-		for len(names) > 0 && !f.done {
-			part := names[:min(batch, len(names))]
-			names = names[len(part):]
-			if err := f.emitRemains(ctx, node, part); err != nil {
+		for part := range slices.Chunk(list, batch) {
+			those, err := f.evident(ctx, node.Client, part, f.rejected.add)
+			if err != nil || f.done {
+				return err
+			}
+			var names []string
+			for _, h := range those {
+				if f.first(h.name) {
+					names = append(names, h.name)
+				}
+			}
+			if err := f.emitRemains(ctx, node, names); err != nil {
 				return err
 			}
 		}
@@ -169,16 +177,16 @@ func (f *finder) remains(ctx context.Context, node Node) error {
 	})
 }
 
-// remainsPattern returns the pattern of the keys of state that belong to names which match. If the pattern of the names
+// statePattern returns the pattern of the keys with a suffix that belong to names which match. If the pattern of the names
 // has no brace, names that have one are left out.
-func remainsPattern(match string) string {
+func statePattern(match, suffix string) string {
 	switch {
 	case match == "" || match == "*":
-		return "*:[pv]*"
+		return "*:" + suffix
 	case strings.Contains(match, "{"):
-		return match + ":[pv]*"
+		return match + ":" + suffix
 	}
-	return "{" + match + "}:[pv]*"
+	return "{" + match + "}:" + suffix
 }
 
 // scan calls found with the keys of a node that match and have that type, a step at a time.
@@ -257,6 +265,12 @@ func (f *finder) first(name string) bool {
 	return !seen
 }
 
+// has reports whether name has been seen.
+func (f *finder) has(name string) bool {
+	_, seen := f.seen[maphash.String(f.seed, name)]
+	return seen
+}
+
 // emit yields those of the hashes that are limiters.
 func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind) error {
 	list, err := f.read(ctx, node, names)
@@ -305,7 +319,11 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 				continue
 			}
 			if moved(typ.Err()) {
-				typ, values = f.rdb.Type(ctx, name), f.rdb.HMGet(ctx, name, fields...)
+				p := fromMasters(ctx, f.rdb)
+				typ, values = p.Type(ctx, name), p.HMGet(ctx, name, fields...)
+				if err := exec(ctx, p); err != nil {
+					return err
+				}
 			}
 			if typ.Err() != nil {
 				err = typ.Err()
@@ -315,8 +333,11 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 			case "none":
 				continue
 			case KeyTypes[0]:
-				_, problem := redisson.ParseRate(fieldsOf(values.Val()))
-				live = live || values.Err() == nil && !errors.Is(problem, permit.ErrNotInitialized)
+				of := fieldsOf(values.Val())
+				if rate, problem := redisson.ParseRate(of); !errors.Is(problem, permit.ErrNotInitialized) {
+					l.Kind, l.Fields, l.Rate, l.Problem = Live, of, rate, problem
+					live = live || hashShows(of, false) // it was found by its hash
+				}
 			default:
 				l.Problem = wrongTypeError(name, typ.Val(), KeyTypes[0])
 			}
@@ -332,170 +353,4 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 		}
 	}
 	return nil
-}
-
-// fieldsOf returns the fields of a hash that a reply to HMGET has.
-func fieldsOf(values []any) map[string]string {
-	of := map[string]string{}
-	for i, v := range values {
-		if v, ok := text(v); ok {
-			of[fields[i]] = v
-		}
-	}
-	return of
-}
-
-// read reads the limiters with these names. It leaves out what is no limiter. Those that Redis does not let it read have
-// unread set; they need not be limiters.
-func (s *Survey) read(ctx context.Context, node Node, names []string) ([]*Limiter, error) {
-	p := node.Client.Pipeline()
-	now, hashes := p.Time(ctx), make([]*redis.SliceCmd, len(names))
-	for i, name := range names {
-		hashes[i] = p.HMGet(ctx, name, fields...)
-	}
-	if err := exec(ctx, p); err != nil {
-		return nil, err
-	}
-	if err := now.Err(); err != nil {
-		return nil, err
-	}
-	var list, away []*Limiter
-	for i, name := range names {
-		l := &Limiter{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}}
-		values, err := hashes[i].Result()
-		if moved(err) {
-			values, err = s.rdb.HMGet(ctx, name, fields...).Result()
-			away = append(away, l)
-		}
-		if err != nil {
-			var reply redis.Error
-			if !errors.As(err, &reply) {
-				return nil, err
-			}
-			if l.unread = err; !strings.HasPrefix(err.Error(), "WRONGTYPE") { // otherwise it is no hash any more
-				list = append(list, l)
-			}
-			continue
-		}
-		l.Fields = fieldsOf(values)
-		if l.parse(); !errors.Is(l.Problem, permit.ErrNotInitialized) {
-			list = append(list, l)
-		}
-	}
-	here := make([]*Limiter, 0, len(list))
-	var there []*Limiter
-	for _, l := range list {
-		switch {
-		case l.unread != nil:
-		case slices.Contains(away, l):
-			there = append(there, l)
-		default:
-			here = append(here, l)
-		}
-	}
-	if err := details(ctx, node.Client, here); err != nil {
-		return nil, err
-	}
-	return list, details(ctx, s.rdb, there)
-}
-
-// details reads what a list shows of each limiter beside its hash. Of those for which that does not tell what a caller
-// would be told, it reads more members.
-func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
-	more, err := detailsOf(ctx, rdb, list, oldest, 1)
-	if err == nil && len(more) > 0 {
-		_, err = detailsOf(ctx, rdb, more, part, part)
-	}
-	return err
-}
-
-// detailsOf reads the details of limiters with so many of the oldest and the newest members. It returns those limiters of
-// which that is not enough.
-func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, first, last int64) (more []*Limiter, err error) {
-	type cmds struct {
-		ttl            *redis.Cmd
-		value          *redis.StringCmd
-		count, expired *redis.IntCmd
-		oldest, newest *redis.ZSliceCmd
-	}
-	p, all := rdb.Pipeline(), make([]cmds, len(list))
-	for i, l := range list {
-		c := cmds{ttl: p.Do(ctx, "pttl", l.Name)}
-		if l.Problem == nil && l.Kind == Live && l.Rate.Type == permit.Overall {
-			k := keysOf(l.Name, "")
-			c.value = p.Get(ctx, k[1])
-			c.count = p.ZCard(ctx, k[2])
-			c.expired = p.ZCount(ctx, k[2], "-inf", expiredBefore(l.Time, l.Rate.Interval))
-			c.oldest = p.ZRangeWithScores(ctx, k[2], 0, first-1)
-			c.newest = p.ZRevRangeWithScores(ctx, k[2], 0, last-1)
-		}
-		all[i] = c
-	}
-	if err := exec(ctx, p); err != nil {
-		return nil, err
-	}
-	for i, l := range list {
-		c := all[i]
-		ttl, err := c.ttl.Int64()
-		l.TTL, l.unread = redisson.PTTL(ttl), err
-		if c.value == nil {
-			l.ask(window{})
-			continue
-		}
-		for j, err := range []error{c.value.Err(), c.count.Err()} {
-			switch {
-			case err == nil || errors.Is(err, redis.Nil):
-			case strings.HasPrefix(err.Error(), "WRONGTYPE"):
-				l.Broken = fmt.Errorf("%w: %q is not a %s", ErrWrongType, keysOf(l.Name, "")[j+1], KeyTypes[j+1])
-			default:
-				l.unread = err
-			}
-		}
-		l.Value, err = c.value.Result()
-		l.HasValue = err == nil
-		l.Members, l.Expired = c.count.Val(), c.expired.Val()
-		head, tail := membersOf(c.oldest.Val()), membersOf(c.newest.Val())
-		slices.Reverse(tail)
-		l.Oldest, l.Newest = slices.Clone(head[:min(oldest, len(head))]), nil
-		if n := len(tail); n > 0 {
-			m := tail[n-1]
-			l.Newest = &m
-		}
-		w := window{members: head, newest: tail, whole: l.Members <= int64(len(head))}
-		if both := l.Members - int64(len(head)); both > 0 && both <= int64(len(tail)) {
-			w.members, w.newest, w.whole = append(head, tail[int64(len(tail))-both:]...), nil, true
-		}
-		if !l.ask(w) || !w.whole && !l.told.Granted() {
-			more = append(more, l)
-		}
-	}
-	return more, nil
-}
-
-// Again reads limiters that Find has found once more. Those that have gone since are left out.
-func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
-	nodes, err := s.Nodes(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := map[string][]string{}
-	for _, l := range list {
-		names[l.Node] = append(names[l.Node], l.Name)
-	}
-	var again []*Limiter
-	for _, node := range nodes {
-		for part := range slices.Chunk(names[node.Addr], batch) {
-			found, err := s.read(ctx, node, part)
-			for _, l := range found {
-				if l.unread != nil {
-					err = l.unread
-				}
-			}
-			if err != nil {
-				return nil, &NodeError{node.Addr, err}
-			}
-			again = append(again, found...)
-		}
-	}
-	return again, nil
 }

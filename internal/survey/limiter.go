@@ -48,6 +48,7 @@ type Limiter struct {
 	Fields  map[string]string // those of the hash that a limiter has
 	Rate    permit.Rate
 	Problem error         // why the hash is not that of a limiter, or nil
+	Unsure  bool          // the hash alone does not show that it is a limiter's
 	Broken  error         // why calls fail although the hash is that of a limiter, or nil; it wraps ErrWrongType
 	TTL     time.Duration // of the hash, or -1 for none
 
@@ -102,6 +103,23 @@ func (m Member) Mark() byte {
 		return 0
 	}
 	return m.ID[1]
+}
+
+// FastWriter is what [Member.Writers] says of a grant that Go has marked.
+const FastWriter = "somebody whose clock is fast"
+
+// Writers returns who has written m, in words. Go marks grants of others whose clock is fast, which then have its layout.
+func (m Member) Writers() string {
+	if m.Mark() == 't' {
+		return FastWriter
+	}
+	return m.Layout().Writers()
+}
+
+// Seen returns when Go first met a grant that was ahead of the clock of Redis. It reports false if it has not marked m.
+func (m Member) Seen() (time.Time, bool) {
+	at, ok := seenAt(m.Raw)
+	return time.UnixMilli(int64(at)), ok
 }
 
 // Marks say what a member is that is nobody's grant, by its [Member.Mark].

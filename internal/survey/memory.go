@@ -13,13 +13,13 @@ import (
 // Memory returns how many bytes a key of the limiter of that name takes, as far as Redis estimates it from a few of
 // its members.
 func (s *Survey) Memory(ctx context.Context, name, key string) (int64, error) {
-	return s.ofKey(ctx, name, func(rdb redis.UniversalClient) *redis.IntCmd { return rdb.MemoryUsage(ctx, key) })
+	return s.ofKey(ctx, name, func(rdb redis.Cmdable) *redis.IntCmd { return rdb.MemoryUsage(ctx, key) })
 }
 
 // Frequency returns the logarithmic counter of the accesses to a key of the limiter of that name, 255 at most. It
 // reports false if Redis has none: its eviction policy is not one of LFU, it is older than 4.0, or the key does not exist.
 func (s *Survey) Frequency(ctx context.Context, name, key string) (int64, bool, error) {
-	n, err := s.ofKey(ctx, name, func(rdb redis.UniversalClient) *redis.IntCmd { return rdb.ObjectFreq(ctx, key) })
+	n, err := s.ofKey(ctx, name, func(rdb redis.Cmdable) *redis.IntCmd { return rdb.ObjectFreq(ctx, key) })
 	if errors.Is(err, redis.Nil) || err != nil && (strings.Contains(err.Error(), "LFU maxmemory policy is not selected") ||
 		strings.Contains(err.Error(), "no such key") || strings.Contains(err.Error(), "unknown subcommand")) {
 		return 0, false, nil
@@ -28,14 +28,19 @@ func (s *Survey) Frequency(ctx context.Context, name, key string) (int64, bool, 
 }
 
 // ofKey asks the server that holds a limiter, and follows a key that has moved.
-func (s *Survey) ofKey(ctx context.Context, name string, ask func(redis.UniversalClient) *redis.IntCmd) (int64, error) {
+func (s *Survey) ofKey(ctx context.Context, name string, ask func(redis.Cmdable) *redis.IntCmd) (int64, error) {
 	rdb, err := s.node(ctx, name)
 	if err != nil {
 		return 0, err
 	}
 	n, err := ask(rdb).Result()
 	if moved(err) {
-		n, err = ask(s.rdb).Result()
+		p := fromMasters(ctx, s.rdb)
+		cmd := ask(p)
+		if err := exec(ctx, p); err != nil {
+			return 0, err
+		}
+		n, err = cmd.Result()
 	}
 	return n, err
 }

@@ -49,9 +49,12 @@ type held struct {
 	block   bool // of a cool-down
 }
 
-// peek returns what a caller that asks for that many permits would be told. It does what scripts/acquire.lua does for a
+// peek returns what a caller that asks for that many permits would be told. It does what scripts/acquire_rest.lua does for a
 // call that takes nothing, and what a caller does that is rejected: it asks once more, with a check that makes value and
-// members add up. The numbers in the comments are those of the phases in the script.
+// members add up. TestPeekTellsWhatCallersAreTold compares both.
+//
+// The script itself could run on a copy of the keys in an embedded Redis. That takes 1 to 4 ms for a limiter with ten members, where
+// this takes 2 µs and a list has 100,000 limiters, and it puts an interpreter of Lua, 3.3 MB, into every program with a page.
 func (w *window) peek(permits int64) (Peek, error) {
 	if permits < 1 || permits > permit.Max {
 		return Peek{}, fmt.Errorf("%w: %d permits; ask for 1 to %d", permit.ErrInvalidArgument, permits, int64(permit.Max))
@@ -61,18 +64,18 @@ func (w *window) peek(permits int64) (Peek, error) {
 	}
 	now := float64(w.now.UnixMilli())
 	till := redisson.Instant(w.fields["coolDown"])
-	if till > now { // 9
+	if till > now {
 		return Peek{Wait: wait(till - now), Known: true, Why: "the cool-down"}, nil
 	}
 	if w.rate.Type == permit.PerClient && w.client == "" {
 		return Peek{}, nil
 	}
-	ends := 0.0 // 10: of the re-opening
+	ends := 0.0 // of the re-opening after a cool-down
 	if _, ok := w.fields["coolDown"]; ok {
 		ends = max(till, redisson.Instant(w.fields["reopenUntil"]))
 	}
 
-	// 4 and 8: what is left by the value, if that can be believed.
+	// What is left by the value, if that can be believed, and what has expired.
 	rate := w.rate.Permits
 	live, freed, ok := w.reclaim(now)
 	if !ok {
@@ -93,11 +96,11 @@ func (w *window) peek(permits int64) (Peek, error) {
 		return Peek{}, nil
 	}
 	enough := left >= permits
-	if enough && gap <= 0 { // 16
+	if enough && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
 	}
 
-	// 13 and 14: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
+	// The repair: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
 	before := sumOf(live)
 	live = w.settle(live, now, till, ends)
 	if left = min(rate, left+before-sumOf(live)); w.whole && len(live) == 0 {
@@ -109,7 +112,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 	if left >= permits && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
 	}
-	if w.whole { // 15: what was lost comes back, and of what is too much the oldest goes
+	if w.whole { // what was lost comes back, and of what is too much the oldest goes
 		over := left + sumOf(live) - rate
 		left -= min(0, over)
 		trimmed := over > 0
@@ -126,7 +129,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 		}
 	}
 	pk := Peek{Available: max(0, left), Known: true}
-	if left < permits { // 17
+	if left < permits { // the wait until enough members have expired
 		free, last := left, 0.0
 		for _, m := range live {
 			free, last = free+m.permits, max(last, m.due)
@@ -142,7 +145,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 			return Peek{Available: pk.Available}, nil // the rest was not read
 		}
 	}
-	if gap > 0 && wait(gap) >= pk.Wait { // 11
+	if gap > 0 && wait(gap) >= pk.Wait {
 		pk.Wait, pk.Why = wait(gap), "the least gap between permits"
 	}
 	return pk, nil

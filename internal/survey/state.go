@@ -33,12 +33,16 @@ type State struct {
 	Fields  map[string]string // of the hash; if it has more than 64, only those of a limiter
 	Rate    permit.Rate
 	Problem error // why the hash is not that of a limiter, or nil; ErrWrongType if it is no hash
+	others  bool  // the hash has fields that a limiter does not have
 
 	Value    string
 	HasValue bool
 	Count    int64    // members in the set
 	Members  []Member // oldest first: all of them if Whole is true, otherwise the 500 oldest and the 500 newest
 	Whole    bool
+	// Took is how long it took to read the members, of which those between the oldest and the newest 500 are older than Time by
+	// so much at most. It is 0 if all were read at Time.
+	Took time.Duration
 
 	ahead string // who takes permits ahead of their return, as scripts/reserve.lua has it
 
@@ -97,7 +101,7 @@ func typeOf(client string) permit.Type {
 // read looks at the types of the keys, and then reads those that have the right one. It reports whether a type changed
 // in between.
 func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed bool, err error) {
-	p := rdb.Pipeline()
+	p := fromMasters(ctx, rdb)
 	var types [3]*redis.StatusCmd
 	for i, key := range st.Keys {
 		types[i] = p.Type(ctx, key)
@@ -114,7 +118,7 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		}
 	}
 
-	p = rdb.Pipeline()
+	p = fromMasters(ctx, rdb)
 	if st.OneInstant {
 		p = rdb.TxPipeline()
 	}
@@ -174,6 +178,7 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		}
 		st.Fields = fieldsOf(values)
 	}
+	st.others = some != nil || hasOthers(st.Name, int64(len(st.Fields)), st.Fields)
 	st.Rate, st.Problem = redisson.ParseRate(st.Fields)
 	if t := st.Types[0]; t != KeyTypes[0] && t != "none" {
 		st.Problem = wrongTypeError(st.Keys[0], t, KeyTypes[0])

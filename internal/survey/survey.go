@@ -247,6 +247,14 @@ func (s *Survey) node(ctx context.Context, key string) (redis.UniversalClient, e
 	return s.rdb, nil
 }
 
+// fromMasters returns a pipeline that the client of a cluster sends to masters, also if it may send what only reads to replicas,
+// which lag behind: it does so only if all commands of a pipeline do, and TIME is none of them.
+func fromMasters(ctx context.Context, rdb redis.UniversalClient) redis.Pipeliner {
+	p := rdb.Pipeline()
+	p.Time(ctx)
+	return p
+}
+
 // exec sends what is in the pipeline. The error is that of the connection or the context; errors that are replies
 // stay with their commands.
 func exec(ctx context.Context, p redis.Pipeliner) error {
@@ -317,3 +325,6 @@ func text(v any) (string, bool) {
 	s, ok := v.(string)
 	return s, ok
 }
+
+// Client returns the client that the Survey reads with.
+func (s *Survey) Client() redis.UniversalClient { return s.rdb }

@@ -81,19 +81,26 @@ func TestFind(t *testing.T) {
 	do(t, rdb, "set", name("odd{x}")+":value", "0")
 	put(t, rdb, name("odd{x}")+":permits", 1, now.Add(-2*time.Second))
 	set(t, rdb, name("broken"), "7", 1, 10_000)
+	do(t, rdb, "set", "{"+name("broken")+"}:value", "0")
+	put(t, rdb, "{"+name("broken")+"}:permits", 1, now)
+	set(t, rdb, name("broken too"), "7", 1, 10_000)
+	do(t, rdb, "hset", name("broken too"), "keepAliveTime", 0)
+	set(t, rdb, name("device"), "temperature", 1, 10_000)
 	set(t, rdb, "{"+name("used")+"}:told", "0", 1, 10_000)
 	require.NoError(t, rdb.HSet(ctx, name("hash"), "rate", 1, "interval", 1).Err())
 	do(t, rdb, "set", name("string"), "1")
-	do(t, rdb, "set", "{"+name("gone")+"}:value", "3")
-	put(t, rdb, "{"+name("goner")+"}:permits:a", 1, now)
-	put(t, rdb, "{"+name("goner")+"}:permits:b", 1, now)
-	put(t, rdb, name("gone{y}")+":permits", 1, now)
+	for _, of := range []struct{ name, client string }{{"{" + name("gone") + "}", ""}, {"{" + name("goner") + "}", ":a"}, {"{" + name("goner") + "}", ":b"}, {name("gone{y}"), ""}} {
+		do(t, rdb, "set", of.name+":value"+of.client, "3")
+		put(t, rdb, of.name+":permits"+of.client, 1, now)
+	}
+	put(t, rdb, "{"+name("alone")+"}:permits", 1, now)
+	do(t, rdb, "set", "{"+name("alone too")+"}:value", 1)
 	do(t, rdb, "set", name("x")+":values", "3")
 
 	list, errs := found(ctx, New(rdb), Query{Match: "*" + base + "*", Remains: true})
 	require.Empty(t, errs)
 	want := map[string]Kind{name("fresh"): Live, name("client"): Live, name("used"): Live, name("odd{x}"): Live,
-		name("broken"): Live, "{" + name("used") + "}:told": Told}
+		name("broken"): Live, name("broken too"): Live, "{" + name("used") + "}:told": Told}
 	got := map[string]Kind{}
 	for n, l := range list {
 		got[n] = l.Kind
@@ -336,4 +343,31 @@ func TestMarksExpireWhenTheyAreSpent(t *testing.T) {
 		require.False(t, m.Expired(seen.Add(999*time.Millisecond), time.Second))
 		require.True(t, m.Expired(seen.Add(time.Second), time.Second))
 	}
+}
+
+// TestReplicasAreNotRead: a cluster's client that sends what only reads to a replica finds what the masters have, also where the
+// keys of a limiter are in several slots, which the client of the whole cluster reads.
+func TestReplicasAreNotRead(t *testing.T) {
+	redistest.NeedReal(t)
+	cluster := redistest.StartCluster(t)
+	cluster.AddLaggingReplica(t)
+	rdb, ctx := cluster.Client(t, func(o *redis.ClusterOptions) { o.ReadOnly = true }), t.Context()
+	split := ""
+	for i := 0; split == ""; i++ {
+		name := fmt.Sprintf("a{%d", i)
+		if rdb.ClusterKeySlot(ctx, name).Val() < 5461 && redisson.CheckClusterSafe(name, "") != nil { // the first master's
+			split = name
+		}
+	}
+	s := New(rdb)
+	for _, name := range []string{"{06S}together", split} {
+		set(t, rdb, name, "0", 5, 1000)
+		st, err := s.Read(ctx, name, "")
+		require.NoError(t, err)
+		require.NoError(t, st.Problem, name)
+		require.EqualValues(t, 5, st.Rate.Permits)
+	}
+	list, errs := found(ctx, s, Query{Match: "{06S}*"})
+	require.Empty(t, errs)
+	require.Equal(t, []string{"{06S}together"}, names(list))
 }

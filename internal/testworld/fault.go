@@ -17,7 +17,7 @@ var (
 	// Lost means that no reply arrived.
 	Lost = &retry.Error{Err: errors.New("connection reset"), Outcome: retry.Unknown}
 	// Exhausted means that the process had no free connection.
-	Exhausted = &retry.Error{Err: errors.New("connection pool timeout"), Outcome: retry.NotExecuted, Local: true}
+	Exhausted = &retry.Error{Err: &retry.Shortage{Err: errors.New("connection pool timeout")}, Outcome: retry.NotExecuted, Local: true}
 	// Loading means that the server is up but not ready.
 	Loading = &retry.Error{Err: errors.New("LOADING"), Outcome: retry.NotExecuted, Answered: true}
 	// OutOfMemory means that the server refuses to write.

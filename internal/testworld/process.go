@@ -28,6 +28,9 @@ type Process struct {
 	calls  []Call
 	inTurn bool
 	failed bool // a call has
+	left   int64
+	ended  int64
+	heard  int64 // of those that have ended, the ones with a reply
 	shard  func(key string) (any, bool)
 }
 
@@ -93,11 +96,13 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 		p.server.t.Errorf("a call for %q is a replay although none has failed", c.Key)
 	}
 	p.calls = append(p.calls, c)
+	p.left++
 	f, hook := p.always, p.hook
 	if len(p.next) > 0 {
 		f, p.next, hook = p.next[0], p.next[1:], nil
 	}
 	p.mu.Unlock()
+	defer func() { p.locked(func() { p.ended++; p.heard++ }) }()
 	if hook != nil {
 		if h := hook(c); h.Err != nil || h.Before > 0 || h.After > 0 || h.Reply != nil {
 			f = h
@@ -111,7 +116,7 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	}
 	time.Sleep(f.After)
 	if f.Err != nil && !reads {
-		p.locked(func() { p.failed = true })
+		p.locked(func() { p.failed = true; p.heard-- })
 		failure := *f.Err
 		return f, &failure
 	}
@@ -297,8 +302,20 @@ func (l *Limiter) Probe(ctx context.Context) error {
 	return err
 }
 
+// Traffic returns how many calls are on their way; all of them are taken to have been sent.
+func (l *Limiter) Traffic() (t permit.Traffic) {
+	l.p.locked(func() { t = permit.Traffic{Left: l.p.left, Replied: l.p.heard, Sent: int(l.p.left - l.p.ended)} })
+	return t
+}
+
+// Apart returns nil: a process has no connections beside those of its calls.
+func (l *Limiter) Apart(context.Context, permit.Wire) permit.Prober { return nil }
+
+// Shortage returns nil.
+func (l *Limiter) Shortage() error { return nil }
+
 // CheckDue returns why the state should be checked now, or Sick.
-func (l *Limiter) CheckDue() permit.HealCause { return l.redis.CheckDue() }
+func (l *Limiter) CheckDue(permits int64) permit.HealCause { return l.redis.CheckDue(permits) }
 
 // Heal heals the limiter.
 func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {

@@ -4,13 +4,13 @@ package fair
 
 import "time"
 
-// An account is what a process is owed of its share of the rate, in permits. It grows with time, and all that the process is
-// granted is paid from it. A request for which it suffices need not leave permits to others. So in the long run each process
-// gets its share, however its callers come.
+// An account is what a process is owed of its share of the rate, in permits. It grows with time, and pays for all
+// that the process is granted. A request that the account can pay for need not leave permits to others. So in the
+// long run each process gets its share, however its callers come.
 //
-// Half of what comes in is saved while a large request is the first waiter, so that the small ones behind it go on with the
-// other half, and while a large request is yet to be paid. Small ones owe nothing: what others have left is not paid for
-// afterwards.
+// Half of the income is saved while a large request is the first waiter, and while a large request is not yet paid
+// for; small requests behind it use the other half. Small requests owe nothing: permits that others have left are not
+// paid for afterwards.
 //
 // An account is part of a [Share].
 type account struct {
@@ -21,17 +21,17 @@ type account struct {
 	accrued time.Time // when the account last grew
 }
 
-// surplus makes up for calls that come late; without it a process would never get its whole share.
+// surplus compensates for calls that come late; without it a process would never get its whole share.
 const surplus = 1.05
 
 // most returns the share of one interval.
 func (c *account) most() float64 { return max(1, c.target) }
 
-// IsLarge reports whether a request for that many permits waits for more than half of an interval, in which
-// those behind it go on with half of the share.
+// IsLarge reports whether a request for the given number of permits waits for more than half of an interval. Those
+// behind it then use half of the share.
 func (c *account) IsLarge(permits int64) bool { return permits > 1 && float64(permits) > c.most()/2 }
 
-// has returns what is owed to a request for that many permits.
+// has returns how much of the account a request for the given number of permits may use.
 func (c *account) has(permits int64) float64 {
 	if c.IsLarge(permits) {
 		return c.saved + c.owed + 1e-6
@@ -39,16 +39,16 @@ func (c *account) has(permits int64) float64 {
 	return c.owed + 1e-6
 }
 
-// lacks returns how much is yet to be owed before a request for that many permits need not leave them to others; it is 0 or
-// less if it need not.
+// lacks returns how much the account has to grow before a request for the given number of permits need not leave them
+// to others. It is 0 or less if the account suffices.
 func (c *account) lacks(permits int64) float64 {
 	return min(float64(permits), c.most()) - c.has(permits)
 }
 
-// savesHalf reports whether half of what comes in is saved, as far as there is room.
+// savesHalf reports whether half of the income is saved, as far as there is room.
 func (c *account) savesHalf() bool { return c.saving || c.saved < 0 }
 
-// accrueFor lets the account grow while the first waiter wants that many permits.
+// accrueFor lets the account grow until now, while the first waiter wants head permits.
 func (c *account) accrueFor(head int64, now time.Time, interval time.Duration) {
 	c.saving = c.IsLarge(head)
 	c.accrue(now, interval)
@@ -65,10 +65,10 @@ func (c *account) accrue(now time.Time, interval time.Duration) {
 	c.owed = min(c.owed+d, c.most())
 }
 
-// pay takes from the account what was granted, as far as it was owed.
+// pay deducts what was granted from the account, but no more than is owed.
 func (c *account) pay(permits int64) { c.owed = max(0, c.owed-float64(permits)) }
 
-// Pay takes from the account what the first waiter has taken ahead of its return. A large one may owe a part of that.
+// Pay deducts the permits that the first waiter has reserved. A large one may leave a debt for a part of them.
 func (c *account) Pay(permits int64) {
 	if c.IsLarge(permits) {
 		c.saved -= max(0, float64(permits)-c.owed)

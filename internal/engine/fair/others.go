@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// An others is who else takes part, by what replies to callers that wait have said. It is part of a [Share].
+// An others records who else takes part, according to the replies to callers that wait. It is part of a [Share].
 type others struct {
 	surveyed time.Time // when the newest members were last read
 
@@ -27,18 +27,17 @@ type peer struct {
 }
 
 const (
-	// javaGrace covers a tick of Redisson's timer, which is 100 ms at most, the 3 ms that its callers add, and
-	// the call.
+	// javaGrace covers a tick of Redisson's timer, at most 100 ms, the 3 ms that its callers add, and the call.
 	javaGrace = 120 * time.Millisecond
 	// peersGrace covers the difference between the timers of two processes.
 	peersGrace = 10 * time.Millisecond
-	// forgetAfter is the number of intervals without a sign after which others are assumed to be gone.
+	// forgetAfter is how many intervals without a sign it takes until others are assumed to be gone.
 	forgetAfter = 3
-	// maxPeers is the largest number of processes that are told apart.
+	// maxPeers is the largest number of processes that are distinguished.
 	maxPeers = 64
 )
 
-// Contended reports whether anybody else takes part.
+// Contended reports whether another process takes part.
 func (o *others) Contended() bool { return !o.javaSeen.IsZero() || !o.peersSeen.IsZero() }
 
 // mustSurvey reports whether the next call is to read the newest members.
@@ -49,7 +48,8 @@ func (o *others) mustSurvey(now time.Time, interval time.Duration) bool {
 	return now.Sub(o.surveyed) >= max(interval, 50*time.Millisecond)
 }
 
-// grace returns how long a permit is left to others. Processes of this package whose callers do not wait need none.
+// grace returns how long a permit is left to others. It is 0 for processes of this package that have no waiting
+// callers.
 func (o *others) grace(interval time.Duration) time.Duration {
 	switch {
 	case !o.javaSeen.IsZero():
@@ -60,12 +60,12 @@ func (o *others) grace(interval time.Duration) time.Duration {
 	return 0
 }
 
-// learnSurvey takes in who holds the newest members, which are a sample in a large set.
+// learnSurvey records who holds the newest members, which are a sample of a large set.
 func (o *others) learnSurvey(a *permit.Others, rate float64, now time.Time) {
 	o.surveyed = now
 	o.blocked = float64(a.Blocked)
 	held := float64(a.Java) * max(1, rate-o.blocked) / float64(a.Mine+a.Java+a.Kin)
-	// What Redisson held before, or twice that if it had nearly used up what was left to it, and a little more.
+	// What Redisson held before, or twice that if it had nearly used up its part, and a little more.
 	if held >= .8*o.leftToJava {
 		held *= 2
 	}
@@ -78,8 +78,8 @@ func (o *others) learnSurvey(a *permit.Others, rate float64, now time.Time) {
 	}
 }
 
-// learnWaiting takes in which other processes have callers that wait, by their tripwires, and drops those that have not been
-// seen for a while.
+// learnWaiting records which other processes have waiting callers, according to their tripwires, and drops those that
+// have not been seen for a while.
 func (o *others) learnWaiting(a *permit.Others, now time.Time, interval time.Duration) {
 	gone := func(seen time.Time) bool { return now.Sub(seen) > forgetAfter*interval }
 	for _, tag := range a.Waiting {
@@ -100,9 +100,9 @@ func (o *others) learnWaiting(a *permit.Others, now time.Time, interval time.Dur
 	}
 }
 
-// divide divides the permits of an interval, less those that a cool-down has not given back, and returns the share of this
-// process. Redisson is left what it uses, but no more than half; the processes whose callers
-// wait share the rest equally.
+// divide divides the permits of an interval, less those that a cool-down has not given back, and returns the share of
+// this process. Redisson gets what it uses, but at most half; the processes with waiting callers share the rest
+// equally.
 func (o *others) divide(whole float64) float64 {
 	share := max(1, whole-o.blocked)
 	if !o.javaSeen.IsZero() {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package fair decides how the callers of one process that wait leave room for other processes: for Redisson, whose
-// callers wake later than the instant at which a permit expires, and for other processes of this package, the peers.
-// Its types are values without a lock and without a clock: whoever has one guards it, and says what time it is. As long
-// as nobody else takes part they are as good as their zero values.
+// Package fair decides how the waiting callers of one process leave room for other processes. These are Redisson,
+// whose callers wake later than the instant at which a permit expires, and other processes of this package, the
+// peers. Its types are values without a lock and without a clock: the owner guards them and passes the time. As long
+// as no other process takes part, they behave like their zero values.
 package fair
 
 import (
@@ -12,19 +12,20 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Share is what a process may take of the permits of one limiter while others take part. There is one rule: as long as a
-// process has got less than its share of the rate, it takes permits as soon as they expire, and otherwise it leaves them to
-// others for a grace. Then it takes those that nobody has taken, so no permit is wasted.
+// A Share decides how many permits of one limiter a process may take while others take part. There is one rule: while
+// a process has got less than its share of the rate, it takes permits as soon as they are free. Otherwise it first
+// leaves them to others for a grace period, and then takes those that nobody has taken, so no permit is wasted.
 //
-// If nobody else takes part the share is the whole rate. Redisson's part is at most half, however many JVMs there are,
-// because they cannot be told apart, and less if it does not use it; the processes of this package whose callers wait share
-// the rest equally.
+// If no other process takes part, the share is the whole rate. Redisson's part is at most half, however many JVMs
+// there are, because they cannot be told apart, and less if it does not use it; the processes of this package whose
+// callers wait share the rest equally.
 //
-// The newest members show who holds permits; they are read once an interval. A caller that is rejected leaves no member.
-// Therefore processes of this package that wait leave tripwires in the set. Redisson's callers reclaim them unknowingly
-// and so reveal that they take part; see scripts/acquire_rest.lua.
+// The newest members show who holds permits; they are read once an interval. A caller that is rejected leaves no
+// member. Therefore processes of this package that wait leave tripwires in the set. Redisson's callers reclaim them
+// unknowingly and so reveal that they take part; see scripts/acquire_rest.lua.
 //
-// A Share has two parts: who else takes part, its [others], and how much of it the process has not got yet, an [account].
+// A Share has two parts: [others] records who else takes part, and an [account] records how much of its share the
+// process has not got yet.
 type Share struct {
 	account
 	others
@@ -43,12 +44,12 @@ type Call struct {
 	Allowance permit.Allowance
 }
 
-// Touch records that a call begins or has ended that does not come from the queue. Such a call may reclaim the queue's
-// tripwire, whose absence then does not prove that another process took part.
+// Touch records that a call which does not come from the queue begins or has ended. Such a call may reclaim the
+// queue's tripwire; then a missing tripwire does not prove that another process took part.
 func (s *Share) Touch(now time.Time) { s.touched = now }
 
-// Allowance returns the allowance of a call that is about to leave, and whose first request wants that many permits. The
-// first in the queue wants head permits.
+// Allowance returns the allowance of a call that is about to leave. The call's first request wants the given number
+// of permits, and the first waiter of the queue wants head.
 func (s *Share) Allowance(head, permits int64, r permit.Rate, now time.Time) permit.Allowance {
 	if r.Type != permit.Overall || r.Interval <= 0 || s.rejected.IsZero() || now.Sub(s.rejected) > forgetAfter*r.Interval {
 		return permit.Allowance{} // permits are not scarce
@@ -64,11 +65,11 @@ func (s *Share) Allowance(head, permits int64, r permit.Rate, now time.Time) per
 	return a
 }
 
-// Counts reports whether replies are to be learned from, which they are once the queue has been rejected.
+// Counts reports whether to learn from replies, which is so once the queue has been rejected.
 func (s *Share) Counts() bool { return !s.rejected.IsZero() }
 
-// Learn takes in what the reply to a call for a limiter of rate r says about others. It returns the allowance of the rest of
-// the call, if that goes on.
+// Learn records what the reply to a call says about others; r is the rate of the limiter. It returns the allowance
+// for the rest of the call, if that goes on.
 func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) permit.Allowance {
 	before := s.Contended()
 	if before {
@@ -116,9 +117,9 @@ func (s *Share) Next(permits int64, behind int, grace time.Duration, a *permit.R
 	return a.Others.Soon, min(a.Wait, max(saved, time.Millisecond)) + s.turn(r.Interval)
 }
 
-// turn returns by how much later than others this process asks for a permit that all wait for: the more it is owed, the
-// sooner. Otherwise the same process could be first each time, until it is owed nothing more. Beside Redisson, whose callers
-// may ask at that very millisecond each time, nobody asks later.
+// turn returns how much later than others this process asks for a permit that all of them wait for: the more it is
+// owed, the sooner it asks. Otherwise the same process could be first each time, until it is owed nothing more. If
+// Redisson takes part, no process asks later, because Redisson's callers may ask in that very millisecond each time.
 func (s *Share) turn(interval time.Duration) time.Duration {
 	if len(s.waiting) == 0 || !s.javaSeen.IsZero() {
 		return 0
@@ -129,7 +130,7 @@ func (s *Share) turn(interval time.Duration) time.Duration {
 // longestTurn is how much later a process asks that is owed nothing than one that is owed the share of an interval.
 const longestTurn = 2 * time.Millisecond
 
-// Affords reports whether the first in the queue may take that many permits ahead of their return.
+// Affords reports whether the first waiter may reserve the given number of permits.
 func (s *Share) Affords(permits int64, interval time.Duration, now time.Time) bool {
 	s.accrueFor(permits, now, interval)
 	return s.lacks(permits) <= 0

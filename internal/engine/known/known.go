@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package known remembers what Redis has rejected, so that requests which would be rejected, too, need not ask.
+// Package known remembers what Redis has rejected, so requests that would be rejected as well need not ask.
 package known
 
 import (
@@ -11,27 +11,27 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A rejection is what a reply has said about requests that do not wait and were rejected. It is never changed.
+// A rejection is what a reply has said about rejected requests that do not wait. It is never changed.
 type rejection struct {
 	permits int64     // the fewest that were rejected
 	asked   time.Time // no later than the instant at which Redis decided
 	reply   permit.Reply
 }
 
-// A Rejections has the newest rejection of each of a few wait queues. It is bounded, whatever the names of the limiters are.
-// It is not safe for concurrent use.
+// A Rejections has the newest rejection of each of up to 16 wait queues. It is not safe for concurrent use.
 type Rejections struct {
 	byID map[link.QueueID]*rejection
 	ids  []link.QueueID // of byID, in no order
 	hand int            // the index in ids of the next one that makes room
 }
 
-// maxRejections is how many rejections are known, and longestKey how long the keys of their limiters may be.
+// maxRejections is how many rejections are kept. A limiter whose key is longer than longestKey bytes is not
+// remembered.
 const maxRejections, longestKey = 16, 512
 
-// Reply returns the reply to a request for that many permits, if it is known to be rejected. A rejection is known for as long as
-// bound, or until permits come back by themselves if that is sooner, or for half the time after which the limiter is gone
-// without a call. A request for more than the rate is not rejected but an error.
+// Reply returns the reply to a request for the given number of permits, if it is known to be rejected. A rejection is
+// valid for at most bound, until permits become free by themselves, or for half the time after which the limiter
+// expires without a call. A request for more than the rate is not rejected, because it gets an error.
 func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	x := k.byID[id]
 	if x == nil || permits < x.permits || permits+id.Floor > x.reply.Rate.Permits {
@@ -51,7 +51,7 @@ func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) 
 	return &reply, true
 }
 
-// Learn records that a call which began at asked was rejected that many permits.
+// Learn records that a call which began at asked was rejected the given number of permits.
 func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *permit.Reply) {
 	if len(id.Key) > longestKey || a.Wait <= 0 {
 		return
@@ -73,14 +73,14 @@ func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *p
 	k.byID[id] = x
 }
 
-// Forget makes the next request of a queue ask.
+// Forget makes the next request of a queue ask Redis.
 func (k *Rejections) Forget(id link.QueueID) {
 	if k.byID[id] != nil {
 		k.forget(func(o link.QueueID) bool { return o == id })
 	}
 }
 
-// ForgetLimiter makes the next request of each queue of a limiter ask.
+// ForgetLimiter makes the next request of each queue of a limiter ask Redis.
 func (k *Rejections) ForgetLimiter(key string) {
 	k.forget(func(o link.QueueID) bool { return o.Key == key })
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package list decides requests for permits of several limiters, all of them or none. It is a client of package engine,
-// which knows nothing of it: a request asks its limiters ([link.Link.Ask]), stands in their queues ([engine.Place]), holds
-// up their callers ([engine.Handle.Hold]) and reserves their permits ([link.Reservation]), as any caller may.
+// which knows nothing of it: a request asks its limiters ([link.Link.Ask]) and stands in their queues, for its turn
+// ([engine.Place]) or for its permits ([engine.Handle.Acquire]), as any caller may.
 package list
 
 import (
@@ -18,8 +18,8 @@ import (
 
 // A Lists decides the requests for several limiters of one Engine. It is safe for concurrent use.
 type Lists struct {
-	engine     *engine.Engine
-	contenders contenders
+	engine *engine.Engine
+	line   line
 }
 
 // New returns a Lists.
@@ -132,10 +132,6 @@ type waiter struct {
 	deadline time.Time // zero for none
 	since    time.Time // when it began to wait
 	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
-
-	contends bool     // it is among the contenders of the Lists, which may read the fields below
-	wants    []string // keys of the limiters
-	next     chan struct{}
 }
 
 // acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
@@ -170,7 +166,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			began := time.Now()
 			var inTime bool
 			next, inTime, err = w.waitAndTry(ctx, a)
-			yields := ctx.Err() == nil && w.hasPolicies() && errors.Is(err, permit.ErrUnavailable)
+			yields := ctx.Err() == nil && w.hasPolicies() && permit.WasNotServed(err)
 			switch {
 			case !inTime && err == nil:
 				return w.tooLate(a, began), nil
@@ -184,7 +180,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		case err == nil:
 			w.fails = time.Time{}
 			a = next
-		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
+		case permit.WasNotServed(err) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveQueues()
 			a = nothing
 			if w.decidesLocally() {
@@ -203,7 +199,8 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 // false if the time of the caller is up or, with an error, if the caller no longer waits.
 func (w *waiter) waitAndTry(ctx context.Context, a reply) (next reply, inTime bool, err error) {
 	if w.starves(a) {
-		return w.contend(ctx, a)
+		next, err = w.contend(ctx, a)
+		return next, true, err
 	}
 	return w.standAndTry(ctx, a)
 }

@@ -9,23 +9,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine"
 )
 
-// firstQueue returns the index of the first limiter whose queue is as is says, or -1.
-func (w *waiter) firstQueue(is func(engine.QueueState) bool) int {
-	return slices.IndexFunc(w.parts, func(p part) bool { return is(p.Handle.State()) })
-}
-
 // busy returns the index of the first limiter for which somebody waits, or -1. A list that comes later does not
 // ask before those that wait.
-func (w *waiter) busy() int { return w.firstQueue(func(l engine.QueueState) bool { return l.Busy }) }
-
-// behindOthers reports whether free permits of any limiter are kept for somebody else.
-func (w *waiter) behindOthers() bool {
-	return w.firstQueue(func(l engine.QueueState) bool { return l.Kept }) >= 0
-}
-
-// olderAhead returns the index of the first limiter whose queue is headed by a caller that came before w, or -1.
-func (w *waiter) olderAhead() int {
-	return w.firstQueue(func(l engine.QueueState) bool { return !l.Came.IsZero() && l.Came.Before(w.since) })
+func (w *waiter) busy() int {
+	return slices.IndexFunc(w.parts, func(p part) bool { return p.Handle.State().Busy })
 }
 
 // standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other queues. It
@@ -61,13 +48,9 @@ func (w *waiter) leaveQueue(i int) {
 	}
 }
 
-func (w *waiter) endTurns() {
+// leaveQueues gives up the turns that w has.
+func (w *waiter) leaveQueues() {
 	for i := range w.parts {
 		w.leaveQueue(i)
 	}
-}
-
-func (w *waiter) leaveQueues() {
-	w.endTurns()
-	w.lists.contenders.leave(w)
 }

@@ -3,6 +3,7 @@
 package list
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -103,10 +104,16 @@ func (w *waiter) downBecause() error {
 	return nil
 }
 
-// failure returns how the last attempt to reach the Redis of any part failed, or nil if there has been a reply since.
-func (w *waiter) failure() error {
+// failure returns why calls to the Redis of any part are not sent, or how the last attempt to reach it failed, or nil if there
+// has been a reply since. With asks set a call is on its way.
+func (w *waiter) failure(asks bool) error {
 	for _, p := range w.parts {
-		if err := p.Handle.Health().Failure(); err != nil {
+		health := p.Handle.Health()
+		err := health.Failure()
+		if !health.Down() && (err != nil || asks || health.Silent()) {
+			err = cmp.Or(p.Handle.Backend.Shortage(), err)
+		}
+		if err != nil {
 			return err
 		}
 	}

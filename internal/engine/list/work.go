@@ -49,12 +49,6 @@ func (x *work) leave() bool {
 	return x.left
 }
 
-func (x *work) hasLeft() bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.left
-}
-
 // await returns what x ends with, or leaves it when ctx is done, the time of the caller is up or an outage begins, and, if it
 // waits for permits, when the Engine is closed.
 func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
@@ -70,13 +64,14 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 		case <-x.done:
 			return x.a, x.err
 		case <-ctx.Done():
-			if why = ctx.Err(); !x.waits || w.failure() != nil {
-				why = permit.Left(w.names(), x.began, w.failure(), why)
+			why = ctx.Err()
+			if failure := w.failure(!x.waits && time.Since(x.began) >= permit.Patience); !x.waits || failure != nil {
+				why = permit.Left(w.names(), x.began, failure, why)
 			}
 		case <-closed:
 			why = permit.ErrClosed
 		case <-timeUp:
-			why = permit.Left(w.names(), x.began, w.failure(), nil)
+			why = permit.Left(w.names(), x.began, w.failure(true), nil)
 		case <-x.slow:
 			x.slow = w.engine.Slowed()
 			cause := w.downBecause()

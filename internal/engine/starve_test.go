@@ -130,7 +130,7 @@ func contend(w *world, l []*limiter, peers int, pause func() time.Duration, d ti
 
 // TestAListLeavesTheOtherLimiterToItsCallers has a list wait for 3 permits of A, of which callers of this process
 // take 50 a second, and for 9 of the 10 permits of B, of which a peer takes half. It checks that the callers of A
-// are not held up and that the list is served.
+// keep 85 % of the rate and that the list is served.
 func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	redistest.NoRace(t, "it takes virtual hours")
 	const d = 12 * time.Second
@@ -141,33 +141,35 @@ func TestAListLeavesTheOtherLimiterToItsCallers(t *testing.T) {
 	}{
 		"every 37 ms": {overall(10, 200*time.Millisecond), every(37 * time.Millisecond)},
 		"at random":   {overall(50, time.Second), atRandom(40 * time.Millisecond)},
+		"PER_CLIENT":  {permit.Rate{Type: permit.PerClient, Permits: 10, Interval: 200 * time.Millisecond}, every(41 * time.Millisecond)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
 				l := w.others(c.a, b)
 				singles, lists, longest := contend(w, l, 1, c.pause, d)
-				require.GreaterOrEqual(t, perSecond(singles+3*lists, d), 45.0, "what callers of A got, and the list")
+				require.GreaterOrEqual(t, perSecond(singles+3*lists, d), .85*50, "what callers of A got, and the list")
 				require.NotZero(t, lists)
-				require.LessOrEqual(t, longest, 50*b.Interval)
+				require.LessOrEqual(t, longest, 10*max(c.a.Interval, b.Interval))
 			})
 		})
 	}
 }
 
-// TestAListThatCannotBeServedCostsAtMostATenth has peers that ask so often that they can keep B from the list for
-// ever. It checks that the callers of A lose at most a tenth of the rate.
-func TestAListThatCannotBeServedCostsAtMostATenth(t *testing.T) {
+// TestAListThatIsHardToServeCostsLittle has peers that ask so often that they could keep B from the list forever. It checks
+// that the list is served, and that the callers of A keep 85 % of the rate.
+func TestAListThatIsHardToServeCostsLittle(t *testing.T) {
 	redistest.NoRace(t, "it takes virtual hours")
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = 15 * time.Second
 		l := w.others(overall(10, 200*time.Millisecond), overall(10, 200*time.Millisecond))
-		singles, lists, _ := contend(w, l, 3, every(20*time.Millisecond), d)
-		require.GreaterOrEqual(t, perSecond(singles+3*lists, d), 45.0)
+		singles, lists, longest := contend(w, l, 3, every(20*time.Millisecond), d)
+		require.GreaterOrEqual(t, perSecond(singles+3*lists, d), .85*50)
+		require.LessOrEqual(t, longest, 10*200*time.Millisecond)
 	})
 }
 
 // TestAListInACoolDownHoldsNothing checks that callers of A are not affected by a list that waits for a cool-down
-// of B to end, even if the list had begun to reserve permits before.
+// of B to end, even if the list was about to starve before, and may have got its part of A.
 func TestAListInACoolDownHoldsNothing(t *testing.T) {
 	redistest.NoRace(t, "it takes virtual hours")
 	for _, begun := range []bool{false, true} {
@@ -192,9 +194,7 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				c.want(l[0].of(3), l[1].of(9))
 				if begun {
-					for !reserving(l[1]) {
-						time.Sleep(time.Millisecond)
-					}
+					time.Sleep(450 * time.Millisecond)
 					coolDown()
 				}
 				time.Sleep(1050 * time.Millisecond) // between the instants at which permits become free
@@ -202,20 +202,15 @@ func TestAListInACoolDownHoldsNothing(t *testing.T) {
 				time.Sleep(d)
 				t.Logf("callers of A got %.1f/s", perSecond(c.singles.Load(), d))
 				require.GreaterOrEqual(t, perSecond(c.singles.Load(), d), 49.5)
-				require.False(t, reserving(l[0]) || reserving(l[1]))
 			})
 		})
 	}
 }
 
-func reserving(l *limiter) bool {
-	return l.Snapshot().HeldUp
-}
-
-// reserved makes a list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the
-// second, and returns at 99 s, when the list has reserved what there is. The channel receives the error of the list, whose
-// context cancel ends.
-func reserved(w *world, timeout time.Duration) (l []*limiter, cancel func(), list <-chan error) {
+// passedOver makes a list wait for permits of two limiters of 10 a minute, of which a faster process takes those of the
+// second, and returns at 99 s, when the list would starve and has got something. The channel receives the error of the
+// list, whose context cancel ends.
+func passedOver(w *world, timeout time.Duration) (l []*limiter, cancel func(), list <-chan error) {
 	l = w.others(overall(10, time.Minute), overall(10, time.Minute))
 	ctx, cancel := context.WithCancel(w.ctx)
 	other := newWorld(w.t, w.server)
@@ -242,12 +237,13 @@ func reserved(w *world, timeout time.Duration) (l []*limiter, cancel func(), lis
 		time.Sleep(100 * time.Microsecond)
 	}
 	w.at(99 * time.Second)
-	require.True(w.t, reserving(l[1]))
+	require.True(w.t, w.server.Available(l[0].key) < 10 || w.server.Available(l[1].key) == 0, "it has got something")
 	return l, cancel, done
 }
 
-// TestAReservationGoesBack checks that the reservations of a list are refunded at once, however its wait ends.
-func TestAReservationGoesBack(t *testing.T) {
+// TestWhatAListHoldsGoesBack checks that what a list has got of some of its limiters is refunded at once, however its wait for
+// the others ends.
+func TestWhatAListHoldsGoesBack(t *testing.T) {
 	for name, end := range map[string]func(w *world, cancel func()){
 		"ctx is done": func(_ *world, cancel func()) { cancel() },
 		"time is up":  func(*world, func()) { time.Sleep(time.Second) },
@@ -255,15 +251,13 @@ func TestAReservationGoesBack(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l, cancel, done := reserved(w, 70*time.Second)
+				l, cancel, done := passedOver(w, 70*time.Second)
 				defer cancel()
-				w.has(l[1], 0)
 				end(w, cancel)
 				<-done
 				time.Sleep(time.Millisecond)
-				require.False(t, reserving(l[0]) || reserving(l[1]))
-				require.NotZero(t, w.server.Available(l[1].key), "given back")
 				w.has(l[0], 10)
+				require.NotZero(t, w.server.Available(l[1].key), "nothing is kept")
 				for _, l := range l {
 					places := w.server.Redis.Get(w.ctx, w.server.Keys(l.key).Ahead(permit.Overall)).Val()
 					require.Regexp(t, `^(0 \d+ \d+)?$`, places, "at most a pause, and no place of the list")
@@ -273,9 +267,23 @@ func TestAReservationGoesBack(t *testing.T) {
 	}
 }
 
-// TestAReservationWhoseStateIsGone checks that a list that takes permits ahead is granted although Redisson sets the
-// rate, which deletes the permits left and those in use, or one of the two is evicted.
-func TestAReservationWhoseStateIsGone(t *testing.T) {
+// TestAListCountsFromWhenItIsGranted checks that what a list got early counts for an interval from when it was granted all.
+func TestAListCountsFromWhenItIsGranted(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l, cancel, done := passedOver(w, 4*time.Minute)
+		defer cancel()
+		require.NoError(t, <-done)
+		require.Greater(t, w.elapsed(), 99*time.Second)
+		time.Sleep(time.Minute - time.Millisecond)
+		require.False(t, l[0].within(8, 0) || l[1].within(2, 0))
+		time.Sleep(time.Millisecond)
+		require.True(t, l[0].within(10, 0) && l[1].within(10, 0))
+	})
+}
+
+// TestAListWhoseStateIsGone checks that a list is granted although Redisson sets the rate of a limiter of which it has its
+// part, which deletes the permits left and those in use, or one of the two is evicted.
+func TestAListWhoseStateIsGone(t *testing.T) {
 	for name, gone := range map[string]func(keys []string) []string{
 		"setRate of Redisson":            func(keys []string) []string { return keys[1:] },
 		"the permits left are evicted":   func(keys []string) []string { return keys[1:2] },
@@ -284,12 +292,13 @@ func TestAReservationWhoseStateIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
 				w.over = true
-				l, cancel, done := reserved(w, 4*time.Minute)
+				l, cancel, done := passedOver(w, 4*time.Minute)
 				defer cancel()
-				require.NoError(t, w.server.Redis.Del(w.ctx, gone(w.server.Keys(l[1].key).Of(permit.Overall))...).Err())
+				require.NoError(t, w.server.Redis.Del(w.ctx, gone(w.server.Keys(l[0].key).Of(permit.Overall))...).Err())
 				require.NoError(t, <-done)
+				require.EqualValues(t, 3, w.server.Used(l[0].key), "counted from when all were together")
 				time.Sleep(time.Minute + time.Millisecond)
-				require.True(t, l[1].within(10, 0))
+				require.True(t, l[0].within(10, 0))
 			})
 		})
 	}
@@ -301,7 +310,7 @@ func TestATryAsksAgainAfterAReservation(t *testing.T) {
 	for name, permits := range map[string]int64{"enough is free": 1, "too little is free": 10} {
 		t.Run(name, func(t *testing.T) {
 			inBothWays(t, func(t *testing.T, w *world) {
-				l, cancel, done := reserved(w, 70*time.Second)
+				l, cancel, done := passedOver(w, 70*time.Second)
 				defer cancel()
 				before := w.p.Sent()
 				r := l[1].try(permits)
@@ -322,9 +331,9 @@ func TestATryAsksAgainAfterAReservation(t *testing.T) {
 	}
 }
 
-// TestAnOutageEndsAReservation checks that an outage that begins while a list reserves permits holds nobody up, and
-// that the list is served when Redis is back.
-func TestAnOutageEndsAReservation(t *testing.T) {
+// TestAnOutageWhileAListStarves checks that an outage that begins while a list has a part of its permits holds nobody up
+// afterwards, and that the list is served when Redis is back.
+func TestAnOutageWhileAListStarves(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
 		l := w.others(overall(10, 10*time.Second), overall(10, 10*time.Second))
 		c, stop := newContest(w)
@@ -332,22 +341,23 @@ func TestAnOutageEndsAReservation(t *testing.T) {
 		c.saturate(l[0], 2, false)
 		c.peer(l[1], every(1700*time.Millisecond))
 		c.want(l[0].of(3), l[1].of(9))
-		for !reserving(l[1]) && !reserving(l[0]) {
-			time.Sleep(100 * time.Millisecond)
-			require.Less(t, w.elapsed(), time.Hour)
-		}
+		time.Sleep(12 * time.Second)
 		w.p.Cut(testworld.Rejected)
 		time.Sleep(30 * time.Second)
-		require.False(t, reserving(l[0]) || reserving(l[1]))
 		w.p.Fix()
+		time.Sleep(10 * time.Second)
+		lists, singles := c.lists.Load(), c.singles.Load()
 		time.Sleep(2 * time.Minute)
-		require.NotZero(t, c.lists.Load())
+		lists, singles = c.lists.Load()-lists, c.singles.Load()-singles
+		t.Logf("callers of one limiter got %d of 120 permits, lists were served %d times", singles, lists)
+		require.NotZero(t, lists)
+		require.GreaterOrEqual(t, singles+3*lists, int64(.85*120))
 	}, outageLimit(time.Hour))
 }
 
-// TestListsThatReserveDoNotStarveEachOther runs lists over (A, B), (B, A) and (A, B, C) beside callers of each
-// limiter. It checks that all of them are served and that none waits for long.
-func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
+// TestListsDoNotStarveEachOther runs lists over (A, B), (B, A) and (A, B, C) beside callers of each limiter. It checks that
+// none of them waits for more than ten intervals, and that 85 % of the permits are used.
+func TestListsDoNotStarveEachOther(t *testing.T) {
 	redistest.NoRace(t, "it takes virtual hours")
 	inBothWays(t, func(t *testing.T, w *world) {
 		const d = time.Minute
@@ -359,26 +369,34 @@ func TestListsThatReserveDoNotStarveEachOther(t *testing.T) {
 		for _, l := range l {
 			c.saturate(l, 4, false)
 		}
-		var served [3]atomic.Int64
+		var served [3]int64
+		var longest [3]time.Duration
 		for i, demands := range [][]list.Demand{{l[0].of(3), l[1].of(4)}, {l[1].of(5), l[0].of(2)}, {l[0].of(2), l[1].of(2), l[2].of(9)}} {
 			c.wg.Go(func() {
-				for w.acquireAll(c.stop, demands...) == nil {
-					served[i].Add(1)
+				for {
+					begin := time.Now()
+					err := w.acquireAll(c.stop, demands...)
+					longest[i] = max(longest[i], time.Since(begin))
+					if err != nil {
+						return
+					}
+					served[i]++
 				}
 			})
 		}
 		time.Sleep(d)
+		stop()
 		var used int64
 		for i, n := range []int64{7, 7, 13} {
-			used += n * served[i].Load()
-			require.Greater(t, served[i].Load(), int64(d/r.Interval/60), "list %d", i)
+			used += n * served[i]
+			require.LessOrEqual(t, longest[i], 10*r.Interval, "list %d", i)
 		}
 		used += c.singles.Load()
 		paused := time.Duration(c.paused.Load())
-		t.Logf("lists were served %d, %d, %d times; %.1f of 60 permits a second were used; singles paused %v at most",
-			served[0].Load(), served[1].Load(), served[2].Load(), perSecond(used, d), paused)
-		require.LessOrEqual(t, paused, 4*r.Interval, "maxReserved")
-		require.GreaterOrEqual(t, perSecond(used, d), 54.0, "at most a tenth may lie idle")
+		t.Logf("lists were served %v times and waited %v at most; %.1f of 60 permits a second were used; singles paused %v at most",
+			served, longest, perSecond(used, d), paused)
+		require.LessOrEqual(t, paused, 4*r.Interval, "as long as a list holds permits")
+		require.GreaterOrEqual(t, perSecond(used, d), .85*60)
 	})
 }
 

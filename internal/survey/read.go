@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/redis/go-redis/v9"
+)
+
+// fieldsOf returns the fields of a hash that a reply to HMGET has.
+func fieldsOf(values []any) map[string]string {
+	of := map[string]string{}
+	for i, v := range values {
+		if v, ok := text(v); ok {
+			of[fields[i]] = v
+		}
+	}
+	return of
+}
+
+// read reads the limiters with these names. It leaves out what shows nothing of a limiter. Those that Redis does not let it
+// read have unread set; they need not be limiters.
+func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*Limiter, err error) {
+	p := node.Client.Pipeline()
+	now, hashes, sizes := p.Time(ctx), make([]*redis.SliceCmd, len(names)), make([]*redis.IntCmd, len(names))
+	for i, name := range names {
+		hashes[i], sizes[i] = p.HMGet(ctx, name, fields...), p.HLen(ctx, name)
+	}
+	if err := exec(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := now.Err(); err != nil {
+		return nil, err
+	}
+	var away []*Limiter
+	for i, name := range names {
+		l := &Limiter{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}}
+		values, err := hashes[i].Result()
+		if moved(err) {
+			p := fromMasters(ctx, s.rdb)
+			hash := p.HMGet(ctx, name, fields...)
+			if err := exec(ctx, p); err != nil {
+				return nil, err
+			}
+			values, err = hash.Result()
+			sizes[i] = s.rdb.HLen(ctx, name)
+			away = append(away, l)
+		}
+		if err != nil {
+			var reply redis.Error
+			if !errors.As(err, &reply) {
+				return nil, err
+			}
+			if l.unread = err; !strings.HasPrefix(err.Error(), "WRONGTYPE") { // otherwise it is no hash any more
+				list = append(list, l)
+			}
+			continue
+		}
+		l.Fields = fieldsOf(values)
+		l.Unsure = !hashShows(l.Fields, hasOthers(name, sizes[i].Val(), l.Fields))
+		if l.parse(); !errors.Is(l.Problem, permit.ErrNotInitialized) {
+			list = append(list, l)
+		}
+	}
+	if list, err = s.evidentOf(ctx, node, list); err != nil {
+		return nil, err
+	}
+	here := make([]*Limiter, 0, len(list))
+	var there []*Limiter
+	for _, l := range list {
+		switch {
+		case l.unread != nil:
+		case slices.Contains(away, l):
+			there = append(there, l)
+		default:
+			here = append(here, l)
+		}
+	}
+	if err := details(ctx, node.Client, here); err != nil {
+		return nil, err
+	}
+	return list, details(ctx, s.rdb, there)
+}
+
+// evidentOf leaves out the limiters of which neither the hash nor the permits show that they are some.
+func (s *Survey) evidentOf(ctx context.Context, node Node, list []*Limiter) ([]*Limiter, error) {
+	var unsure []holder
+	for _, l := range list {
+		if l.Unsure {
+			unsure = append(unsure, holder{l.Name, ""})
+		}
+	}
+	if len(unsure) == 0 {
+		return list, nil
+	}
+	unread := map[string]error{}
+	those, err := s.evident(ctx, node.Client, unsure, func(name string, err error) { unread[name] = err })
+	return slices.DeleteFunc(list, func(l *Limiter) bool {
+		if !l.Unsure {
+			return false
+		}
+		l.unread = unread[l.Name]
+		return l.unread == nil && !slices.Contains(those, holder{l.Name, ""})
+	}), err
+}
+
+// details reads what a list shows of each limiter beside its hash. Of those for which that does not tell what a caller
+// would be told, it reads more members.
+func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
+	more, err := detailsOf(ctx, rdb, list, oldest, 1)
+	if err == nil && len(more) > 0 {
+		_, err = detailsOf(ctx, rdb, more, part, part)
+	}
+	return err
+}
+
+// detailsOf reads the details of limiters with so many of the oldest and the newest members. It returns those limiters of
+// which that is not enough.
+func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, first, last int64) (more []*Limiter, err error) {
+	type cmds struct {
+		ttl            *redis.Cmd
+		value          *redis.StringCmd
+		count, expired *redis.IntCmd
+		oldest, newest *redis.ZSliceCmd
+	}
+	p, all := fromMasters(ctx, rdb), make([]cmds, len(list))
+	for i, l := range list {
+		c := cmds{ttl: p.Do(ctx, "pttl", l.Name)}
+		if l.Problem == nil && l.Kind == Live && l.Rate.Type == permit.Overall {
+			k := keysOf(l.Name, "")
+			c.value = p.Get(ctx, k[1])
+			c.count = p.ZCard(ctx, k[2])
+			c.expired = p.ZCount(ctx, k[2], "-inf", expiredBefore(l.Time, l.Rate.Interval))
+			c.oldest = p.ZRangeWithScores(ctx, k[2], 0, first-1)
+			c.newest = p.ZRevRangeWithScores(ctx, k[2], 0, last-1)
+		}
+		all[i] = c
+	}
+	if err := exec(ctx, p); err != nil {
+		return nil, err
+	}
+	for i, l := range list {
+		c := all[i]
+		ttl, err := c.ttl.Int64()
+		l.TTL, l.unread = redisson.PTTL(ttl), err
+		if c.value == nil {
+			l.ask(window{})
+			continue
+		}
+		for j, err := range []error{c.value.Err(), c.count.Err()} {
+			switch {
+			case err == nil || errors.Is(err, redis.Nil):
+			case strings.HasPrefix(err.Error(), "WRONGTYPE"):
+				l.Broken = fmt.Errorf("%w: %q is not a %s", ErrWrongType, keysOf(l.Name, "")[j+1], KeyTypes[j+1])
+			default:
+				l.unread = err
+			}
+		}
+		l.Value, err = c.value.Result()
+		l.HasValue = err == nil
+		l.Members, l.Expired = c.count.Val(), c.expired.Val()
+		head, tail := membersOf(c.oldest.Val()), membersOf(c.newest.Val())
+		slices.Reverse(tail)
+		l.Oldest, l.Newest = slices.Clone(head[:min(oldest, len(head))]), nil
+		if n := len(tail); n > 0 {
+			m := tail[n-1]
+			l.Newest = &m
+		}
+		w := window{members: head, newest: tail, whole: l.Members <= int64(len(head))}
+		if both := l.Members - int64(len(head)); both > 0 && both <= int64(len(tail)) {
+			w.members, w.newest, w.whole = append(head, tail[int64(len(tail))-both:]...), nil, true
+		}
+		if !l.ask(w) || !w.whole && !l.told.Granted() {
+			more = append(more, l)
+		}
+	}
+	return more, nil
+}
+
+// Again reads limiters that Find has found once more. Those that have gone since are left out.
+func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
+	nodes, err := s.Nodes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := map[string][]string{}
+	for _, l := range list {
+		names[l.Node] = append(names[l.Node], l.Name)
+	}
+	var again []*Limiter
+	for _, node := range nodes {
+		for part := range slices.Chunk(names[node.Addr], batch) {
+			found, err := s.read(ctx, node, part)
+			for _, l := range found {
+				if l.unread != nil {
+					err = l.unread
+				}
+			}
+			if err != nil {
+				return nil, &NodeError{node.Addr, err}
+			}
+			again = append(again, found...)
+		}
+	}
+	return again, nil
+}
