@@ -4,7 +4,9 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,24 +69,81 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					if n := len(grants); n > 0 && rapid.IntRange(0, 3).Draw(rt, "settle") == 0 {
 						i := rapid.IntRange(0, n-1).Draw(rt, "which")
 						g := grants[i]
-						x := settlement{by: rapid.Int64Range(-g.permits, 10).Draw(rt, "by"), mark: g.mark}
+						x := settlement{by: rapid.Int64Range(-g.permits, 10).Draw(rt, "by"), permits: g.permits, mark: g.mark}
 						grants = slices.Delete(grants, i, i+1)
 						require.NoError(rt, shared.settle(ctx, &x))
-						local.(settler).settle(now.UnixMicro(), x.by, x.mark)
+						local.(settler).settle(now.UnixMicro(), shared.lastEpoch(), &x)
 						q.spend = false
 					}
-					var m mark
+					var m, own mark
 					q.mark = &m
 					last = redistest.Must(shared.ask(ctx, q))(rt)
-					d := local.take(q)
+					q.mark = &own
+					d := local.take(q, shared.lastEpoch())
 					require.Equal(rt, d.result(), last, "%+v of %+v", q, a)
 					if _, ok := local.(settler); ok && d.granted && q.spend {
-						require.Equal(rt, d.mark, m)
+						require.Equal(rt, own, m)
 						grants = append(grants, settled{q.n, m})
 					}
 				}
 			})
 		})
+	}
+}
+
+// lastEpoch returns what the state would have of the id of the last call of s.
+func (s *Shared) lastEpoch() epoch {
+	id := fmt.Sprintf("%s%06d", strings.TrimPrefix(s.config.ids.random, ";"), s.config.ids.next-1)
+	if s.config.withoutReplay {
+		id = id[1:]
+	}
+	return epochOf(id)
+}
+
+// TestAgreeOnLargeProducts tests that the two agree where permits times microseconds are far beyond 2^63, which numbers of Lua
+// 5.1 only round, and where the integers of Lua 5.4 begin anew below 0.
+func TestAgreeOnLargeProducts(t *testing.T) {
+	ctx, rdb, name, n := t.Context(), redistest.Client(t), redistest.Key(t), 0
+	for _, r := range []Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, longest)} {
+		for kind, a := range atRate(r) {
+			if err := a.check(); err != nil {
+				continue
+			}
+			for _, pass := range []time.Duration{time.Hour, 100 * 24 * time.Hour, 450 * 24 * time.Hour, 11 * longest} {
+				n++
+				now := time.UnixMicro(1_790_000_000_000_000)
+				shared := redistest.Must(NewShared(rdb, name, a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
+				shared = shared.For(fmt.Sprint(n))
+				local := a.idle()
+				take := func(n int64, atMost time.Duration) (m mark) {
+					q := demand{now: now.UnixMicro(), n: n, spend: true, mark: &m}
+					if a.reserves() {
+						q.atMost = atMost.Microseconds()
+					}
+					got := redistest.Must(shared.ask(ctx, q))(t)
+					require.Equal(t, local.take(q, shared.lastEpoch()).result(), got, "%s %v: %+v", kind, r, q)
+					return m
+				}
+				settle := func(m mark, by int64) {
+					if s, ok := local.(settler); ok {
+						x := settlement{by: by, permits: 1, mark: m}
+						require.NoError(t, shared.settle(ctx, &x))
+						s.settle(now.UnixMicro(), shared.lastEpoch(), &x)
+					}
+				}
+				first := take(1, longest)
+				now = now.Add(pass)
+				take(a.Largest(), longest)
+				settle(first, -1)
+				last := take(1, longest)
+				settle(last, maxPermits)
+				take(1, longest)
+				now = now.Add(pass)
+				take(a.Largest()*3/4+1, longest)
+				take(a.Largest(), longest)
+				take(1, 0)
+			}
+		}
 	}
 }
 
@@ -111,7 +170,8 @@ func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want
 	for _, run := range f.runs {
 		for i, r := range run.calls {
 			require.Equal(t, demand{now: now.UnixMicro(), n: run.n, atMost: run.atMost, spend: run.spend}, r.demand, "a run is of equals")
-			want = local.take(r.demand).result()
+			q := r.demand
+			want = local.take(q, f.epoch()).result()
 			require.Equal(t, want, r.result, "the %d. of %d for %d of %+v", i, len(run.calls), run.n, a)
 		}
 	}
@@ -165,24 +225,31 @@ func TestGCRAIsATokenBucket(t *testing.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
 		a, b := bucket.idle(), GCRA(bucket).idle()
 		now, last, grants := int64(1_790_000_000_000_000), decision{}, []settled(nil)
+		calls := 0
+		id := func() epoch { calls++; return epochOf(fmt.Sprintf("%014d", calls)) }
 		for i := 0; i < 100 && now < 4_000_000_000_000_000; i++ {
 			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
 			q := demand{now: now, n: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), spend: true}
 			if len(grants) > 0 && rapid.Bool().Draw(rt, "settle") {
 				i := rapid.IntRange(0, len(grants)-1).Draw(rt, "which")
-				by := rapid.Int64Range(-grants[i].permits, 3).Draw(rt, "by")
+				x := settlement{by: rapid.Int64Range(-grants[i].permits, 3).Draw(rt, "by"), permits: grants[i].permits, mark: grants[i].mark}
+				of := id()
 				for _, s := range []state{a, b} {
-					s.(settler).settle(now, by, grants[i].mark)
+					s.(settler).settle(now, of, &x)
 				}
 				grants = slices.Delete(grants, i, i+1)
 			}
-			last = a.take(q)
-			other := b.take(q)
+			var m mark
+			q.mark = &m
+			call := id()
+			last = a.take(q, call)
+			q.mark = nil
+			other := b.take(q, call)
 			if last.granted {
-				grants = append(grants, settled{q.n, last.mark})
+				grants = append(grants, settled{q.n, m})
 			}
 			// A full bucket is full within the microsecond in which the arrival passes.
-			last.reset, other.reset, last.mark, other.mark = 0, 0, mark{}, mark{}
+			last.reset, other.reset = 0, 0
 			require.Equal(rt, last, other)
 		}
 	})

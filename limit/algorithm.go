@@ -52,7 +52,7 @@ type dated interface {
 type state interface {
 	// take decides on a demand, and takes the permits when it is granted and spend is set. It changes nothing
 	// if spend is not set. Instants and durations are in µs.
-	take(q demand) decision
+	take(q demand, id epoch) decision
 }
 
 // A demand is what one call asks for.
@@ -68,27 +68,46 @@ type demand struct {
 type decision struct {
 	granted                bool
 	remaining, wait, reset int64
-	mark                   mark // of a grant, if the algorithm can settle
+}
+
+// marks has the mark of the grant of q put where the caller wants it, if it does.
+func (q *demand) marks(m mark) {
+	if q.mark != nil {
+		*q.mark = m
+	}
 }
 
 func (d decision) result() Result {
 	return Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
 }
 
-// numbers returns the whole numbers in text, which are separated by single blanks. It reports false unless there
-// are at least and at most so many.
-func numbers(text string, least, most int) (list [3]int64, ok bool) {
+// An epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter
+// begins when it is unused: when Redis has no key of it, when the window has ended or the bucket is full; and when the clock
+// was put back, from when on what has come in for a grant can no longer be told. The zero value is no epoch.
+type epoch [14]byte
+
+func epochOf(id string) (e epoch) {
+	copy(e[:], id)
+	return e
+}
+
+func (e epoch) String() string { return strings.TrimRight(string(e[:]), "\x00") }
+
+// numbers returns the whole numbers in text, which are separated by single blanks, and the epoch behind them, if there is
+// one. It reports false unless there are at least and at most so many.
+func numbers(text string, least, most int) (list [4]int64, e epoch, ok bool) {
+	text, its, _ := strings.Cut(text, "@")
 	i := 0
 	for rest := true; rest; i++ {
 		var word string
 		word, text, rest = strings.Cut(text, " ")
 		n, err := strconv.ParseInt(word, 10, 64)
 		if err != nil || i == most {
-			return list, false
+			return list, e, false
 		}
 		list[i] = n
 	}
-	return list, i >= least
+	return list, epochOf(its), i >= least
 }
 
 // checkPermits returns an error if no call can be granted n permits, however long it waits.

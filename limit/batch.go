@@ -166,7 +166,7 @@ func (s *Shared) fill(x *line) bool {
 		if r.settlement != nil {
 			return false
 		}
-		r.result, _, ok = c.known.rejected(c, x.key, r.demand)
+		r.result, _, ok = c.rejected(x.key, r.demand)
 		return ok
 	})
 }

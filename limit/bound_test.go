@@ -76,7 +76,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 					q.atMost = random.Int64N(8)
 				}
 				q.n = min(q.n, c.a.Largest())
-				if d := s.take(q); d.granted {
+				if d := s.take(q, epoch{}); d.granted {
 					if d.wait == 0 || now+d.wait-newest < longest {
 						note(max(now+d.wait, newest), q.n)
 					}

@@ -164,3 +164,28 @@ func TestQuotaCountsOn(t *testing.T) {
 		require.Equal(t, Result{Granted: true}, allow(bought, 7))
 	})
 }
+
+// TestZonesHaveTheirOwnQuotas checks that two zones share a quota only if their clocks show the same, whatever they are called.
+func TestZonesHaveTheirOwnQuotas(t *testing.T) {
+	china, central := time.FixedZone("CST", 8*60*60), time.FixedZone("CST", -6*60*60)
+	key := func(l *time.Location, per Period) string {
+		s := redistest.Must(NewShared(&redis.Client{}, "x", CalendarQuota{Permits: 5, Per: per, Location: l}))(t)
+		return s.Keys()[0]
+	}
+	for _, per := range []Period{Day, Week, Month} {
+		require.NotEqual(t, key(china, per), key(central, per))
+		require.NotEqual(t, key(china, per), key(time.FixedZone("CST", 8*60*60+30*60), per))
+		require.NotEqual(t, key(china, per), key(time.FixedZone("CST", 8*60*60+1), per))
+		require.NotEqual(t, key(time.FixedZone("America/New_York", -5*60*60), per), key(zone("America/New_York"), per))
+		require.NotEqual(t, key(zone("America/New_York"), per), key(zone("America/Sao_Paulo"), per))
+		require.Equal(t, key(china, per), key(time.FixedZone("China", 8*60*60), per))
+		require.Equal(t, key(time.UTC, per), key(time.FixedZone("GMT", 0), per))
+	}
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		name := redistest.Key(t)
+		for _, l := range []*time.Location{china, central} {
+			s := redistest.Must(NewShared(rdb, name, CalendarQuota{Permits: 1, Per: Month, Location: l}))(t)
+			require.True(t, redistest.Must(s.Allow(t.Context(), 1))(t).Granted)
+		}
+	})
+}

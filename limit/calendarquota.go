@@ -37,7 +37,8 @@ type CalendarQuota struct {
 	// Per is [Day], [Week] or [Month].
 	Per Period
 	// Location is the platform's time zone. It must not be nil, which is what time.LoadLocation returns where
-	// the zone data are missing, nor time.Local, which is another one on another machine. This package has no zone
+	// the zone data are missing, nor time.Local, which is another one on another machine. Two that differ have quotas of their
+	// own, and of a time.FixedZone that is its offset and not its name. This package has no zone
 	// data: a program that may run without those of its system imports time/tzdata.
 	Location *time.Location
 	// Day is on which day a period begins: of a month 1 to 31, or its last day if it is shorter; of a week 1 for Monday to
@@ -98,7 +99,22 @@ func (a CalendarQuota) script() *dispatch.Script { return calendarQuotaScript }
 func (a CalendarQuota) reserves() bool           { return false }
 
 func (a CalendarQuota) identity() []any {
-	return []any{a.Per, a.Location, max(a.Day, 1), int64(a.At / time.Second)}
+	return []any{a.Per, zoneOf(a.Location), max(a.Day, 1), int64(a.At / time.Second)}
+}
+
+// zoneOf returns what tells a time zone from others: its name, or of one whose clocks are never changed by how much they differ from
+// UTC, since anybody can give a time.FixedZone the name of another.
+func zoneOf(l *time.Location) string {
+	t := time.Unix(0, 0).In(l)
+	start, end := t.ZoneBounds()
+	_, offset := t.Zone()
+	switch {
+	case !start.IsZero() || !end.IsZero():
+		return l.String()
+	case offset == 0:
+		return "UTC"
+	}
+	return t.Format("UTC-070000")
 }
 
 func (a CalendarQuota) parameters() []any { return a.parametersAt(time.Now().UnixMicro()) }
@@ -113,8 +129,8 @@ func (a CalendarQuota) idle() state {
 }
 
 func (a CalendarQuota) stored(text string) (state, bool) {
-	v, ok := numbers(text, 2, 2)
-	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1]}, ok
+	v, e, ok := numbers(text, 2, 2)
+	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1], epoch: e}, ok
 }
 
 type calendarQuota struct {
@@ -122,10 +138,12 @@ type calendarQuota struct {
 	calendar *calendar
 	end      int64 // of the period in which count permits were taken
 	count    int64
+	epoch    epoch
 }
 
-// seen returns s as of now, and whether the clock was put back: then the count is that of the period which it is now.
-func (s calendarQuota) seen(now int64) (next calendarQuota, back bool) {
+// seen returns s as of now, for the call of that id, and whether the clock was put back: then the count is that of the period
+// which it is now.
+func (s calendarQuota) seen(now int64, id epoch) (next calendarQuota, back bool) {
 	end := s.calendar.end(now)
 	if now >= s.end {
 		s.end, s.count = end, 0
@@ -133,13 +151,16 @@ func (s calendarQuota) seen(now int64) (next calendarQuota, back bool) {
 	if back = s.end > end; back {
 		s.end = end
 	}
+	if back || s.count == 0 {
+		s.epoch = id
+	}
 	return s, back
 }
 
-func (s *calendarQuota) settle(now, by int64, m mark) {
-	next, _ := s.seen(now)
-	if by > 0 || m.at == next.end {
-		next.count = min(max(0, next.count+by), maxPermits)
+func (s *calendarQuota) settle(now int64, id epoch, x *settlement) {
+	next, _ := s.seen(now, id)
+	if x.by > 0 || x.mark.of(next.epoch) {
+		next.count = min(max(0, next.count+x.by), maxPermits)
 	}
 	*s = next
 }
@@ -148,17 +169,17 @@ func (s *calendarQuota) markOf(earliest, _ int64) mark {
 	if s.calendar.end(earliest) != s.end {
 		return mark{}
 	}
-	return mark{at: s.end}
+	return mark{epoch: s.epoch}
 }
 
-func (s *calendarQuota) take(q demand) decision {
-	next, back := s.seen(q.now)
+func (s *calendarQuota) take(q demand, id epoch) decision {
+	next, back := s.seen(q.now, id)
 	d := decision{granted: next.count+q.n <= s.permits}
 	if !d.granted {
 		d.wait = next.end - q.now
 	} else if q.spend {
 		next.count += q.n
-		d.mark.at = next.end
+		q.marks(mark{epoch: next.epoch})
 	}
 	d.remaining = max(0, s.permits-next.count)
 	if next.count > 0 {

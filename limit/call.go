@@ -157,6 +157,7 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	if err != nil {
 		return err
 	}
+	id := f.epoch()
 	rejected := false // whether one of them was, or the next equal one would be
 	log, perRun := (*seenLog)(nil), 1
 	if l, ok := after.(*seenLog); ok {
@@ -177,7 +178,8 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 		}
 		q := demand{now: now, n: r.n, atMost: r.atMost, spend: r.spend}
 		for _, call := range r.calls {
-			d := after.take(q)
+			q.mark = call.mark
+			d := after.take(q, id)
 			if d.granted && r.spend {
 				granted--
 			}
@@ -186,8 +188,7 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 			}
 			call.result = d.result()
 			if call.mark != nil {
-				*call.mark = d.mark
-				call.mark.of = s.config.ofFleet(n)
+				call.mark.by = s.config.ofFleet(n)
 			}
 			rejected = rejected || !d.granted
 		}
@@ -196,8 +197,8 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 			return s.unexpected(reply)
 		}
 		if r.spend && log == nil && !rejected {
-			q.spend, q.atMost = false, 0
-			rejected = !after.take(q).granted
+			q.spend, q.atMost, q.mark = false, 0, nil
+			rejected = !after.take(q, id).granted
 		}
 	}
 	s.config.known.learn(s, f, rejected, rejection{state: after, now: now, sent: sent})
@@ -221,7 +222,7 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		for i := range f.runs {
 			r := &f.runs[i]
 			for _, call := range r.calls {
-				d := before.take(demand{now: at, n: r.n, atMost: r.atMost, spend: r.spend})
+				d := before.take(demand{now: at, n: r.n, atMost: r.atMost, spend: r.spend}, epoch{})
 				call.again = !d.granted || !r.spend
 				d.wait = max(0, d.wait-(now-at))
 				d.reset = max(d.wait, d.reset-(now-at))
@@ -247,13 +248,13 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		if err != nil {
 			return s.unexpected(reply)
 		}
-		d := current.take(demand{now: now, n: r.n})
+		d := current.take(demand{now: now, n: r.n}, epoch{})
 		d.granted, d.wait = true, 0
 		for _, call := range r.calls {
 			call.result, call.again = d.result(), granted <= 0 || !r.spend
 			if call.mark != nil && !call.again {
 				*call.mark = current.(settler).markOf(now-elapsed(f.begun), r.n)
-				call.mark.of = s.config.ofFleet(f.setting())
+				call.mark.by = s.config.ofFleet(f.setting())
 			}
 			granted--
 		}

@@ -52,9 +52,9 @@ func (a DebtBucket) parameters() []any {
 func (a DebtBucket) reserves() bool { return false }
 func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Burst, a.Debt) }
 func (a DebtBucket) stored(text string) (state, bool) {
-	v, ok := numbers(text, 2, 2)
+	v, e, ok := numbers(text, 2, 3)
 	s := newTokenBucket(a.pace(), a.Burst, a.Debt)
-	s.at, s.level = v[0], v[1]
+	s.at, s.level, s.given, s.epoch = v[0], v[1], min(v[2], maxExact), e
 	return s, ok
 }
 func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst + a.Debt)) }

@@ -50,30 +50,50 @@ func (a FixedWindow) idle() state {
 	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }
 func (a FixedWindow) stored(text string) (state, bool) {
-	v, ok := numbers(text, 2, 2)
-	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], count: v[1]}, ok
+	v, e, ok := numbers(text, 2, 3)
+	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], count: v[1], base: v[2], epoch: e}, ok
 }
 
 type fixedWindow struct {
 	permits, interval int64
 	start, count      int64
+	base              int64 // how many of count were granted no later than at start
+	epoch             epoch
 }
 
-// seen returns s as of now, and whether the clock was put back: then the window begins again and keeps its count.
-func (s fixedWindow) seen(now int64) (next fixedWindow, back bool) {
+// seen returns s as of now, for the call of that id, and whether the clock was put back: then the window begins again and
+// keeps its count.
+func (s fixedWindow) seen(now int64, id epoch) (next fixedWindow, back bool) {
 	if back = now < s.start; back {
-		s.start = now
+		s.start, s.base, s.epoch = now, s.count, id
 	}
 	if now >= s.start+s.interval || s.count == 0 {
-		s.start, s.count = now, 0
+		s.start, s.count, s.base, s.epoch = now, 0, 0, id
 	}
 	return s, back
 }
 
-func (s *fixedWindow) settle(now, by int64, m mark) {
-	next, _ := s.seen(now)
-	if by > 0 || m.at == next.start {
-		next.count = min(max(0, next.count+by), maxPermits)
+// counts counts that many permits, which were taken at an instant. The next window must begin no earlier than an interval
+// after the first of those that this one has granted and keeps. So when all that were granted up to its start have been given back, it
+// begins now.
+func (s *fixedWindow) counts(now, taken, by int64) {
+	before := s.count
+	s.count = min(max(0, s.count+by), maxPermits)
+	if taken <= s.start {
+		s.base += s.count - before
+	}
+	if s.base <= 0 {
+		s.start, s.base = now, s.count
+	}
+}
+
+func (s *fixedWindow) settle(now int64, id epoch, x *settlement) {
+	next, _ := s.seen(now, id)
+	switch {
+	case x.by > 0:
+		next.counts(now, now, x.by)
+	case x.mark.of(next.epoch):
+		next.counts(now, x.mark.taken, x.by)
 	}
 	*s = next
 }
@@ -82,17 +102,17 @@ func (s *fixedWindow) markOf(earliest, _ int64) mark {
 	if s.start > earliest {
 		return mark{}
 	}
-	return mark{at: s.start}
+	return mark{epoch: s.epoch, taken: earliest}
 }
 
-func (s *fixedWindow) take(q demand) decision {
-	next, back := s.seen(q.now)
+func (s *fixedWindow) take(q demand, id epoch) decision {
+	next, back := s.seen(q.now, id)
 	d := decision{granted: next.count+q.n <= s.permits}
 	if !d.granted {
 		d.wait = next.start + s.interval - q.now
 	} else if q.spend {
-		next.count += q.n
-		d.mark.at = next.start
+		next.counts(q.now, q.now, q.n)
+		q.marks(mark{epoch: next.epoch, taken: q.now})
 	}
 	d.remaining = max(0, s.permits-next.count)
 	if next.count > 0 {

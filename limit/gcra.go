@@ -37,15 +37,15 @@ func (a GCRA) check() error             { return a.Rate.checkPace("burst", a.Bur
 func (a GCRA) script() *dispatch.Script { return gcraScript }
 func (a GCRA) parameters() []any        { return a.pace().parameters(a.Burst) }
 func (a GCRA) reserves() bool           { return false }
-func (a GCRA) idle() state              { return &gcra{newArrival(a.pace(), a.Burst)} }
+func (a GCRA) idle() state              { return &gcra{arrival: newArrival(a.pace(), a.Burst)} }
 func (a GCRA) stored(text string) (state, bool) {
-	v, ok := numbers(text, 1, 3)
+	v, e, ok := numbers(text, 1, 4)
 	s := newArrival(a.pace(), a.Burst)
 	s.us, s.part, s.owedAt = v[0], min(v[1], s.flow-1), v[2]
 	if s.owedAt > 0 {
 		s.us = min(s.us, s.owedAt+maxExact/s.flow)
 	}
-	return &gcra{s}, ok
+	return &gcra{s, min(v[3], maxExact), e}, ok
 }
 func (a GCRA) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
 
@@ -61,8 +61,8 @@ func newArrival(p pace, permits int64) arrival {
 	return arrival{pace: p, full: permits * p.cost}
 }
 
-// seen returns the arrival as of now, how many parts have not flowed out yet, and whether the clock was put back.
-func (s arrival) seen(now int64) (next arrival, ahead int64, back bool) {
+// see makes s the arrival as of now, and returns how many parts have not flowed out yet, and whether the clock was put back.
+func (s *arrival) see(now int64) (ahead int64, back bool) {
 	if s.us < now {
 		s.us, s.part = now, 0
 	}
@@ -79,7 +79,7 @@ func (s arrival) seen(now int64) (next arrival, ahead int64, back bool) {
 	if ahead > s.full+s.flow-1 {
 		s.owedAt = now
 	}
-	return s, ahead, back
+	return ahead, back
 }
 
 func (s *arrival) add(parts int64) {
@@ -88,22 +88,39 @@ func (s *arrival) add(parts int64) {
 	s.part %= s.flow
 }
 
-type gcra struct{ arrival }
+type gcra struct {
+	arrival
+	given int64 // µs of what flowed out that were given back
+	epoch epoch
+}
 
-func (s *gcra) settle(now, by int64, m mark) {
-	next, ahead, _ := s.seen(now)
-	ahead = min(max(0, ahead+s.parts(now, by, m)), maxExact)
+// see is arrival.see for the call of that id.
+func (s *gcra) see(now int64, id epoch) (ahead int64, back bool) {
+	ahead, back = s.arrival.see(now)
+	if back || ahead == 0 {
+		s.given, s.epoch = 0, id
+	}
+	return ahead, back
+}
+
+func (s *gcra) settle(now int64, id epoch, x *settlement) {
+	next := *s
+	ahead, _ := next.see(now, id)
+	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), maxExact)
 	next.us, next.part, next.owedAt = now+ahead/s.flow, ahead%s.flow, 0
 	if ahead > s.full+s.flow-1 {
 		next.owedAt = now
 	}
-	s.arrival = next
+	*s = next
 }
 
-func (s *gcra) markOf(earliest, n int64) mark { return mark{at: earliest, owed: n * s.cost} }
+func (s *gcra) markOf(earliest, n int64) mark {
+	return mark{epoch: s.epoch, from: earliest, owed: n * s.cost, given: s.given}
+}
 
-func (s *gcra) take(q demand) decision {
-	next, ahead, back := s.seen(q.now)
+func (s *gcra) take(q demand, id epoch) decision {
+	next := *s
+	ahead, back := next.see(q.now, id)
 	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in newTokenBucket
 	d := decision{granted: need <= room}
 	if !d.granted {
@@ -111,12 +128,12 @@ func (s *gcra) take(q demand) decision {
 	} else if q.spend {
 		next.add(need)
 		ahead, room = ahead+need, room-need
-		d.mark = mark{at: q.now, owed: ahead}
+		q.marks(mark{epoch: next.epoch, from: q.now, owed: ahead, given: next.given})
 	}
 	d.remaining = min(max(0, room), s.full) / s.cost
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {
-		s.arrival = next
+		*s = next
 	}
 	return d
 }

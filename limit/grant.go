@@ -24,26 +24,40 @@ var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be sett
 // done, such as the tokens of a language model. It is safe for concurrent use. A Grant that is never settled stays what
 // was granted.
 type Grant struct {
-	limiter interface {
-		settle(context.Context, *settlement) error
-	}
+	limiter    grantor
 	label      func() string
 	permits    int64
 	settlement settlement
 	settled    retry.Settlement // to what was used
 }
 
-// A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
-// itself: the bucket's instant and what it lacked then, or the start of the window.
-type mark struct {
-	at, owed int64
-	of       *setting // by which it was granted, if that changes
+type grantor interface {
+	settle(context.Context, *settlement) error
 }
+
+func newGrant(l grantor, label func() string, n int64, m mark) *Grant {
+	return &Grant{limiter: l, label: label, permits: n, settlement: settlement{permits: n, mark: m}}
+}
+
+// A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
+// itself. Each algorithm has its own of the numbers, and 0 for the others.
+type mark struct {
+	epoch epoch    // in which it was granted; none if it can give nothing back
+	taken int64    // the instant of the grant
+	from  int64    // the instant from which on permits have come in for it, or at which its window began
+	owed  int64    // what the bucket lacked
+	given int64    // what had been given back to the bucket
+	by    *setting // by which it was granted, if that changes
+}
+
+// of reports whether the state of the epoch e still has the grant in it.
+func (m *mark) of(e epoch) bool { return m.epoch == e && e != epoch{} }
 
 // A settlement is a change of a grant.
 type settlement struct {
-	by   int64 // permits to take, or to give back if it is negative
-	mark mark
+	by      int64 // permits to take, or to give back if it is negative
+	permits int64 // of the grant
+	mark    mark
 
 	// Only the flight of the settlement uses these.
 	done  bool   // it was made, though its caller may have left
@@ -53,16 +67,19 @@ type settlement struct {
 
 // String returns the argument of the script for s.
 func (s *settlement) String() string {
-	text := strconv.AppendInt([]byte("="), s.by, 10)
-	text = strconv.AppendInt(append(text, ' '), s.mark.at, 10)
-	return string(strconv.AppendInt(append(text, ' '), s.mark.owed, 10))
+	m, text := &s.mark, strconv.AppendInt([]byte("="), s.by, 10)
+	for _, n := range []int64{s.permits, m.taken, m.from, m.owed, m.given} {
+		text = strconv.AppendInt(append(text, ' '), n, 10)
+	}
+	return string(text) + "@" + m.epoch.String()
 }
 
 // A settler is the state of a limiter whose grants can be settled.
 type settler interface {
 	state
-	// settle takes that many permits more, whatever is left, or gives back those that have not come back by themselves.
-	settle(now, by int64, m mark)
+	// settle takes the permits of a settlement, whatever is left, or gives back those that have not come back by themselves. It
+	// is a call of that id.
+	settle(now int64, id epoch, x *settlement)
 	// markOf returns the mark of a grant of n permits at an instant that is not known, but not before earliest, after
 	// which the state is s. It has too little come back rather than too much.
 	markOf(earliest, n int64) mark
@@ -88,7 +105,7 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error
 	if err != nil || !r.Granted {
 		return r, nil, err
 	}
-	return r, &Grant{limiter: s, label: s.label, permits: n, settlement: settlement{mark: m}}, nil
+	return r, newGrant(s, s.label, n, m), nil
 }
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
@@ -100,7 +117,7 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 	if _, err := s.waitFor(ctx, n, math.MaxInt64, &m); err != nil {
 		return nil, err
 	}
-	return &Grant{limiter: s, label: s.label, permits: n, settlement: settlement{mark: m}}, nil
+	return newGrant(s, s.label, n, m), nil
 }
 
 // AllowGrant is as that of a [Shared].
@@ -108,11 +125,12 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error)
 	if err := checkSettles(l.algorithm); err != nil {
 		return Result{}, nil, err
 	}
-	d, err := l.decide(ctx, demand{n: n, spend: true})
+	var m mark
+	d, err := l.decide(ctx, demand{n: n, spend: true, mark: &m})
 	if err != nil || !d.granted {
 		return d.result(), nil, err
 	}
-	return d.result(), &Grant{limiter: l, label: l.label, permits: n, settlement: settlement{mark: d.mark}}, nil
+	return d.result(), newGrant(l, l.label, n, m), nil
 }
 
 // WaitGrant is as that of a [Shared].
@@ -145,12 +163,12 @@ func (l *Local) label() string { return signature(l.algorithm) }
 func (l *Local) settle(_ context.Context, s *settlement) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.(settler).settle(l.nowLocked(), s.by, s.mark)
+	l.state.(settler).settle(l.nowLocked(), l.idLocked(), s)
 	return nil
 }
 
 func (s *Shared) settle(ctx context.Context, x *settlement) error {
-	if x.by < 0 && x.mark.of != nil && x.mark.of != s.config.now() {
+	if x.by < 0 && x.mark.by != nil && x.mark.by != s.config.now() {
 		return nil // its mark is in the parts and the windows of other parameters
 	}
 	_, err := s.batch(ctx, demand{spend: true, settlement: x})
@@ -166,9 +184,11 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // Settle makes the grant one of the permits that were used.
 //
 // Less than was granted gives the rest back, but no more than has not come back by itself: of a window nothing once it has
-// ended, and of a bucket nothing of what has come in for the grant since, where permits come in for grants in their order.
-// So nobody is granted more than if the grant had been that of fewer permits. Callers of this process that wait are served
-// at once, and those of other processes within a second.
+// ended, and of a bucket nothing of what has come in for the grant since, where permits come in for grants in their order. If
+// other grants have given permits back meanwhile, it may be less, but no less than the permits without all that has come
+// in. A grant gives nothing back once its limiter was reset, its key was lost or the clock of Redis was put back.
+// So nobody is granted more than if the grant had been that of fewer permits, and Bound holds. Callers of this process
+// that wait are served at once, and those of other processes within a second.
 //
 // More is taken at the instant of Settle, in the window or from the bucket of that instant, whatever is left. The limiter may
 // owe permits then, and grants none until they have come in. What a window owes beyond its permits ends with it, except that

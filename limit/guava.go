@@ -98,7 +98,7 @@ type guavaState struct {
 	part     float64 // the fraction of a µs that belongs to next
 }
 
-func (s *guavaState) take(q demand) decision {
+func (s *guavaState) take(q demand, _ epoch) decision {
 	next, back := *s, q.now < s.at
 	if back {
 		next.next -= s.at - q.now // the clock was put back; what is owed stays the same

@@ -97,7 +97,7 @@ func TestHostileState(t *testing.T) {
 			}
 		}
 		// Nor does what is remembered of calls.
-		for _, rest := range []string{";", ";;;", ";-,", ";-,x", ";x,1,;y", ";" + strings.Repeat("x", 8) + "999999,", "," + strings.Repeat(";-,1", 9000), "; ;,,,;"} {
+		for _, rest := range []string{"@", "@nan@1", "@" + strings.Repeat("x", 9000), ";", ";;;", ";-,", ";-,x", ";x,1,;y", ";" + strings.Repeat("x", 8) + "999999,", "," + strings.Repeat(";-,1", 9000), "; ;,,,;"} {
 			l := fresh()
 			require.NoError(t, rdb.Append(ctx, l.keys[0], rest).Err())
 			callWithHostileState(t, l, &now, fmt.Sprintf("%s with %.20q", kind, rest))

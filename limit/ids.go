@@ -6,11 +6,9 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"math/rand/v2"
+	"strings"
 	"sync"
 )
-
-// noID is an id that the scripts do not store.
-const noID = "-"
 
 // ids makes the ids of calls: ";", 8 characters that are random, and 6 digits that grow from call to call. Of
 // each sequence of ids the scripts remember the last one that was granted permits. That is enough, because a
@@ -27,7 +25,8 @@ type ids struct {
 // process which has ended.
 const idsOfASequence = 1_000_000
 
-func (i *ids) id() string {
+// The scripts do not store an id that is to be forgotten, which is a character shorter and begins with "-".
+func (i *ids) id(forget bool) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.random == "" || i.next == idsOfASequence {
@@ -39,8 +38,15 @@ func (i *ids) id() string {
 		text = append(text, byte('0'+i.next/unit%10))
 	}
 	i.next++
+	if forget {
+		text = append(text[:0], text[1:]...)
+		text[0] = '-'
+	}
 	return string(text)
 }
+
+// forgotten reports whether the scripts do not store the id of a call that takes something.
+func forgotten(id string) bool { return strings.HasPrefix(id, "-") }
 
 // anew begins another sequence if id is of the current one, which another process uses as well: both are copies
 // of one virtual machine.

@@ -54,29 +54,59 @@ func (a IntervalBucket) idle() state {
 	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, left: a.Burst}
 }
 func (a IntervalBucket) stored(text string) (state, bool) {
-	v, ok := numbers(text, 2, 2)
-	s := &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0]}
+	v, e, ok := numbers(text, 2, 4)
+	s := &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0], epoch: e}
 	s.left = max(s.least(), min(a.Burst, v[1]))
+	s.base, s.given = min(v[2], s.capacity-s.left), min(v[3], maxExact)
 	return s, ok
 }
 
 type intervalBucket struct {
 	permits, interval, capacity int64
 	begun, left                 int64
+	base                        int64 // how many of those that lack were taken no later than at begun
+	given                       int64 // how many were given back
+	epoch                       epoch
 }
 
-// seen returns s as of now, and whether the clock was put back: then the interval begins again.
-func (s intervalBucket) seen(now int64) (next intervalBucket, back bool) {
+// seen returns s as of now, for the call of that id, and whether the clock was put back: then the interval begins again.
+func (s intervalBucket) seen(now int64, id epoch) (next intervalBucket, back bool) {
 	if back = now < s.begun; back {
-		s.begun = now
+		s.begun, s.base, s.given, s.epoch = now, s.capacity-s.left, 0, id
 	}
 	if ends := (now - s.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
-		s.begun, s.left = now, s.capacity
-	} else {
-		s.begun += ends * s.interval
-		s.left += ends * s.permits
+		s.begun, s.left, s.base, s.given, s.epoch = now, s.capacity, 0, 0, id
+	} else if ends > 0 {
+		s.begun, s.left = s.begun+ends*s.interval, s.left+ends*s.permits
+		s.base = s.capacity - s.left
 	}
 	return s, back
+}
+
+// spend takes that many permits, or fewer if the bucket would owe more than it can.
+func (s *intervalBucket) spend(now, n int64) {
+	before := s.left
+	s.left = max(s.least(), s.left-n)
+	if now == s.begun {
+		s.base += before - s.left
+	}
+}
+
+// giveBack gives back so many of the permits of a grant. Permits come in for grants in their order, as in pace.giveBack.
+//
+// An interval must end no earlier than an interval after the first grant for which it brings permits. So when all that lacked at its
+// beginning has been given back, it begins now.
+func (s *intervalBucket) giveBack(now, n int64, x *settlement) {
+	m := &x.mark
+	left := m.owed - min(s.given-m.given, m.owed-x.permits) - times(max(0, now-m.from)/s.interval, s.permits)
+	n = max(0, min(n, left, s.capacity-s.left))
+	s.left, s.given = s.left+n, s.given+n
+	if m.taken <= s.begun {
+		s.base -= n
+	}
+	if s.base <= 0 {
+		s.begun, s.base = now, s.capacity-s.left
+	}
 }
 
 // least returns how few may be left, so that the bucket fills in time.
@@ -84,12 +114,14 @@ func (s *intervalBucket) least() int64 {
 	return max(-maxPermits, s.capacity-times(maxExact/s.interval, s.permits))
 }
 
-func (s *intervalBucket) settle(now, by int64, m mark) {
-	next, _ := s.seen(now)
-	if by < 0 {
-		by = -max(0, min(-by, m.owed-times(max(0, now-m.at)/s.interval, s.permits)))
+func (s *intervalBucket) settle(now int64, id epoch, x *settlement) {
+	next, _ := s.seen(now, id)
+	switch {
+	case x.by > 0:
+		next.spend(now, x.by)
+	case x.mark.of(next.epoch):
+		next.giveBack(now, -x.by, x)
 	}
-	next.left = max(s.least(), min(s.capacity, next.left-by))
 	*s = next
 }
 
@@ -97,17 +129,17 @@ func (s *intervalBucket) markOf(earliest, n int64) mark {
 	if s.begun > earliest {
 		return mark{}
 	}
-	return mark{at: s.begun, owed: n}
+	return mark{epoch: s.epoch, taken: earliest, from: s.begun, owed: n, given: s.given}
 }
 
-func (s *intervalBucket) take(q demand) decision {
-	next, back := s.seen(q.now)
+func (s *intervalBucket) take(q demand, id epoch) decision {
+	next, back := s.seen(q.now, id)
 	d := decision{granted: q.n <= next.left}
 	if !d.granted {
 		d.wait = next.until(q.n) - q.now
 	} else if q.spend {
-		next.left -= q.n
-		d.mark = mark{at: next.begun, owed: s.capacity - next.left}
+		next.spend(q.now, q.n)
+		q.marks(mark{epoch: next.epoch, taken: q.now, from: next.begun, owed: s.capacity - next.left, given: next.given})
 	}
 	d.remaining = max(0, next.left)
 	if next.left < s.capacity {

@@ -3,12 +3,12 @@
 package limit
 
 import (
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/rights"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -62,16 +62,12 @@ func TestCluster(t *testing.T) {
 }
 
 // TestServersThatAllowLittle runs every algorithm on a server that rejects HELLO and CLIENT, by the rules of Alibaba Cloud's proxy for
-// calls of scripts, as a user who may do what docs/design/protocol.md lists, and what Reset needs. The list names no command that
+// calls of scripts, as a user who may do what package rights lists, and what Reset needs. The list names no command that
 // none of the algorithms sends.
 func TestServersThatAllowLittle(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 6, 0, "ACL, and HELLO, which is rejected here,")
-	doc := redistest.Must(os.ReadFile("../docs/design/protocol.md"))(t)
-	_, rest, ok := strings.Cut(string(doc), "Package `limit` needs, on the keys `limit2:*`:\n\n")
-	require.True(t, ok)
-	line, _, _ := strings.Cut(rest, "\n")
-	commands := strings.Fields(line)
+	commands := rights.Rules(rights.Algorithms(rights.Acquire))
 	s, ctx := redistest.Start(t, "--rename-command", "HELLO", "", "--rename-command", "CLIENT", ""), t.Context()
 	admin := s.Client(t)
 	args := []any{"ACL", "SETUSER", "limiter", "reset", "on", ">secret", "~limit2:*", "+unlink"}

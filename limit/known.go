@@ -56,8 +56,8 @@ type known struct {
 }
 
 // rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
-func (k *known) rejected(c *config, key string, q demand) (Result, time.Time, bool) {
-	v, ok := k.slots.Load(key)
+func (c *config) rejected(key string, q demand) (Result, time.Time, bool) {
+	v, ok := c.known.slots.Load(key)
 	if !ok {
 		return Result{}, time.Time{}, false
 	}
@@ -84,7 +84,7 @@ func (k *known) rejected(c *config, key string, q demand) (Result, time.Time, bo
 		return Result{}, time.Time{}, false
 	}
 	q.now, q.spend = r.now+passed.Microseconds(), false
-	d := r.state.take(q)
+	d := r.state.take(q, epoch{})
 	return d.result(), r.sent, !d.granted
 }
 

@@ -126,8 +126,8 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 				}
 				dry := q
 				dry.spend = false
-				want := truth.take(dry)
-				if r, _, ok := l.config.known.rejected(l.config, l.keys[0], q); ok {
+				want := truth.take(dry, epoch{})
+				if r, _, ok := l.config.rejected(l.keys[0], q); ok {
 					known++
 					switch {
 					case !want.granted && now >= untrue:
@@ -142,7 +142,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &request{demand: q, setting: l.config.now(), result: truth.take(q).result()}
+				call := &request{demand: q, setting: l.config.now(), result: truth.take(q, epoch{}).result()}
 				f := &flight{runs: []run{{n: q.n, atMost: q.atMost, spend: q.spend, calls: []*request{call}}}, requests: 1}
 				seen := state(nil)
 				if log, ok := truth.(*slidingLog); ok {
@@ -165,7 +165,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
 	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}, setting: l.config.now()}}}}, requests: 1}
 	state := l.config.now().algorithm.idle()
-	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true})
+	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true}, epoch{})
 	forge := func(key string) *Shared {
 		s := l.For(key)
 		s.config.known.learn(s, f, true, rejection{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
@@ -177,7 +177,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	}
 	for i := range keys {
 		s := forge(fmt.Sprint(i))
-		if _, _, ok := s.config.known.rejected(s.config, s.keys[0], demand{n: 1}); i%1000 == 0 {
+		if _, _, ok := s.config.rejected(s.keys[0], demand{n: 1}); i%1000 == 0 {
 			require.True(t, ok, "the latest is known")
 		}
 	}
@@ -188,6 +188,6 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, cap(l.config.known.ring), 2*mostKnown)
 
 	long := forge(strings.Repeat("x", 1000))
-	_, _, ok := long.config.known.rejected(long.config, long.keys[0], demand{n: 1})
+	_, _, ok := long.config.rejected(long.keys[0], demand{n: 1})
 	require.False(t, ok)
 }

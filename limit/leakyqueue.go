@@ -19,7 +19,9 @@ import (
 // Bound: n + Rate × window, counted at the turns of calls of n permits. With n = 1 that is one turn in the
 // time of each permit: there is never a burst.
 //
-// It does not promise that a turn is used: that of a caller that has left passes unused.
+// It does not promise that a turn is used: that of a caller that has left passes unused. [Wait] reserves turns no more than a second
+// ahead, so callers that have left keep the queue closed for no longer than that and the time of the permits of one of them.
+// The order in which callers of several processes come is kept within that second, and for those who call Reserve.
 //
 // Source: the leaky bucket with which https://nginx.org/en/docs/http/ngx_http_limit_req_module.html delays
 // requests.
@@ -44,7 +46,7 @@ func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Cap
 func (a LeakyQueue) reserves() bool           { return true }
 func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.pace(), a.Capacity)} }
 func (a LeakyQueue) stored(text string) (state, bool) {
-	v, ok := numbers(text, 1, 2)
+	v, _, ok := numbers(text, 1, 2)
 	s := newArrival(a.pace(), a.Capacity)
 	s.us, s.part = v[0], min(v[1], s.flow-1)
 	return &leakyQueue{s}, ok
@@ -53,8 +55,9 @@ func (a LeakyQueue) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }
 
 type leakyQueue struct{ arrival }
 
-func (s *leakyQueue) take(q demand) decision {
-	next, ahead, back := s.seen(q.now)
+func (s *leakyQueue) take(q demand, _ epoch) decision {
+	next := s.arrival
+	ahead, back := next.see(q.now)
 	need, room := q.n*s.cost, s.full+s.flow-1-ahead
 	// Less than a microsecond is no wait: callers, who wait for whole ones, would lose the rest each time.
 	turn := ahead / s.flow

@@ -37,6 +37,15 @@ type flight struct {
 	runs     []run
 	requests int
 	begun    time.Time // when it was first sent
+	id       string    // of the call; empty if it takes nothing
+}
+
+// epoch returns what the state has of the id of f, if the limiter begins with it.
+func (f *flight) epoch() epoch {
+	if f.id == "" {
+		return epoch{}
+	}
+	return epochOf(f.id[1:])
 }
 
 // maxRuns and maxRequests bound a flight, and so the time that its script takes.

@@ -4,6 +4,8 @@ package limit
 
 import (
 	"context"
+	"encoding/binary"
+	"math"
 	"sync"
 	"time"
 )
@@ -17,7 +19,10 @@ type Local struct {
 	algorithm Algorithm
 	began     time.Time
 
+	waits chan struct{} // has an element while a caller is the first of those that wait for their turns
+
 	mu    sync.Mutex
+	calls uint64
 	state state
 }
 
@@ -30,7 +35,7 @@ func NewLocal(a Algorithm) (*Local, error) {
 	if err := a.check(); err != nil {
 		return nil, err
 	}
-	l := &Local{algorithm: a, began: time.Now()}
+	l := &Local{algorithm: a, began: time.Now(), waits: make(chan struct{}, 1)}
 	l.state = l.begunLocked()
 	return l, nil
 }
@@ -76,8 +81,46 @@ func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.now = l.nowLocked()
-	return l.state.take(q), nil
+	return l.state.take(q, l.idLocked()), nil
 }
+
+// idLocked returns the id of a call.
+func (l *Local) idLocked() (id epoch) {
+	l.calls++
+	binary.BigEndian.PutUint64(id[:], l.calls)
+	return id
+}
+
+// queue blocks until the caller is the first of those that wait for a turn of n permits, and reports true. Then the caller calls
+// next. It reports false with the outcome of a wait that has ended, or whose turn would come too late.
+func (l *Local) queue(ctx context.Context, n int64, timeout time.Duration) (first, byContext bool, err error) {
+	var late <-chan time.Time
+	left, byContext := timeLeft(ctx, timeout)
+	if r, err := l.Peek(ctx, n); err != nil || max(0, left) < r.Wait {
+		return false, byContext, err
+	}
+	if left < math.MaxInt64 {
+		timer := time.NewTimer(left)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case l.waits <- struct{}{}: // the runtime lets those that are blocked here send in the order in which they came
+		return true, byContext, nil
+	default:
+	}
+	select {
+	case l.waits <- struct{}{}:
+		return true, byContext, nil
+	case <-late:
+		return false, byContext, nil
+	case <-ctx.Done():
+		return false, byContext, ctx.Err()
+	}
+}
+
+// next lets the next one of those that wait be the first.
+func (l *Local) next() { <-l.waits }
 
 // nowLocked returns the time by the monotonic clock. Under the lock no call sees an earlier instant than the last.
 func (l *Local) nowLocked() int64 { return l.began.UnixMicro() + time.Since(l.began).Microseconds() }

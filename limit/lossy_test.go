@@ -132,12 +132,12 @@ func TestRepliesLostInFlights(t *testing.T) {
 		return f
 	})
 	rdb.AddHook(lostReplies{n: &lost})
-	lose := int64(redistest.Cases(2000, 10_000))
+	lose := int64(redistest.Cases(600, 10_000))
 	var granted, unknown [keys]atomic.Int64
 	var callers sync.WaitGroup
 	for range 128 {
 		callers.Go(func() {
-			for end := time.Now().Add(3 * time.Minute); lost.Load() < lose && time.Now().Before(end); {
+			for lost.Load() < lose { // one script in 200 and what is behind it
 				i := rand.IntN(keys)
 				r, err := all.For(strconv.Itoa(i)).Allow(context.Background(), 1)
 				switch {

@@ -86,10 +86,41 @@ func (o *outages) slowed() <-chan struct{} {
 // down reports whether there is a policy and Redis is known to be down.
 func (s *Shared) down() bool { return s.config.outages != nil && s.health().Down() }
 
+// An owner is the Shared that makes a call.
+type owner struct{ s *Shared }
+
 // TooSlow implements [outage.Owner].
-func (s *Shared) TooSlow(err error) {
+func (o owner) TooSlow(err error) {
+	s := o.s
 	s.config.outages.slow.Happened()
 	s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
+}
+
+// Traffic implements [outage.Owner].
+func (o owner) Traffic() permit.Traffic {
+	return permit.Traffic(dispatch.TrafficTo(o.s.config.rdb, o.s.keys[0]))
+}
+
+// Apart implements [outage.Owner].
+func (o owner) Apart(ctx context.Context, w permit.Wire) permit.Prober {
+	if a := dispatch.OpenApart(ctx, o.s.config.rdb, o.s.keys[0], dispatch.Wire(w)); a != nil {
+		return apart{a, o.s}
+	}
+	return nil
+}
+
+// An apart makes probes on a connection of its own.
+type apart struct {
+	*dispatch.Apart
+	s *Shared
+}
+
+// Probe makes one attempt at a write that changes nothing.
+func (a apart) Probe(ctx context.Context) error {
+	if err := a.s.write(ctx, a.Apart); err != nil {
+		return dispatch.Failure(err)
+	}
+	return nil
 }
 
 // decideLocally decides q by the policy, and has Redis probed if that is due. If Redis is not known to be down it returns
@@ -100,7 +131,7 @@ func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result
 	if cause == nil && err != nil {
 		return Result{}, err
 	}
-	if c := (&outage.Call{Owner: s}); h.TryProbe(c) {
+	if c := (&outage.Call{Owner: owner{s}}); h.TryProbe(c) {
 		go s.probe(context.WithoutCancel(ctx), h, c)
 	}
 	if err == nil || cause == nil {
@@ -121,7 +152,11 @@ func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result
 	return r, nil
 }
 
+// unavailable returns the error of a call that Redis has not carried out because of cause.
 func (s *Shared) unavailable(cause error) error {
+	if permit.IsShortage(cause) {
+		return permit.Overloaded("a call of "+s.label(), cause)
+	}
 	return fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), cause)
 }
 
@@ -150,21 +185,40 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, er
 	return r, nil
 }
 
-// probe makes one attempt at a write, to learn whether Redis is back. A key that exists stays as it is, and one that does not
-// is empty for a millisecond, which is a limiter that has not been used.
-func (s *Shared) probe(ctx context.Context, h *outage.Health, c *outage.Call) {
-	defer h.End(c)
-	ctx, cancel := context.WithTimeout(ctx, outage.MaxProof)
-	defer cancel()
-	dispatch.Refresh(ctx, s.config.rdb)
-	sent := time.Now()
+// write makes one attempt at a write that changes nothing. A key that exists stays as it is, and one that does not is empty for a
+// millisecond, which is a limiter that has not been used.
+func (s *Shared) write(ctx context.Context, to dispatch.Sender) error {
 	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "set", s.keys[len(s.keys)-1], "", "NX", "PX", 1)}
 	_, err := dispatch.Leavable(ctx, func() (any, error) {
-		_ = dispatch.Process(ctx, s.config.rdb, cmd)
+		_ = dispatch.Process(ctx, to, cmd)
 		return cmd.Result()
 	})
+	if err == redis.Nil { // the key exists
+		return nil
+	}
+	return err
+}
+
+// probe makes one attempt at a write, to learn whether Redis is back, and another one on a connection of its own if no other is
+// free.
+func (s *Shared) probe(ctx context.Context, h *outage.Health, c *outage.Call) {
+	defer h.End(c)
+	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
+	defer cancel()
+	dispatch.Refresh(bounded, s.config.rdb)
+	sent := time.Now()
+	err := s.write(bounded, s.config.rdb)
+	if err != nil && (permit.IsShortage(err) || bounded.Err() != nil && s.shortage() != nil) {
+		if sent, ok := outage.ProbeApart(ctx, owner{s}); ok {
+			s.replied(h, c, sent, nil, outage.Wrote)
+		}
+		return
+	}
 	s.replied(h, c, sent, err, outage.Wrote)
 }
+
+// shortage returns why calls wait for a connection, or nil if they do not.
+func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.rdb, s.keys[0]) }
 
 // replied records what the reply to a call shows, or that there was none.
 func (s *Shared) replied(h *outage.Health, c *outage.Call, sent time.Time, err error, what outage.Reply) {

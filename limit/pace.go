@@ -52,13 +52,36 @@ func (p pace) most(held, w int64) int64 {
 	return plus(held, whole)
 }
 
-// parts returns the parts that a settlement by that many permits takes, no more than 2^53, or gives back if it is negative:
-// of those that the grant and those before it lacked, no more than have not come in since.
-func (p pace) parts(now, by int64, m mark) int64 {
-	if by >= 0 {
-		return min(times(by, p.cost), 2*maxExact)
+// parts returns the parts that a settlement takes, no more than 2^53, or gives back if it is negative. It raises what was
+// given back in the epoch.
+func (p pace) parts(now int64, x *settlement, given *int64, e *epoch, id epoch) int64 {
+	if x.by >= 0 {
+		return min(times(x.by, p.cost), 2*maxExact)
 	}
-	return -max(0, min(times(-by, p.cost), m.owed-times(max(0, now-m.at), p.flow)))
+	if !x.mark.of(*e) {
+		return 0
+	}
+	parts := p.giveBack(now, x, *given)
+	if *given += ceilDiv(parts, p.flow); *given > maxExact {
+		*given, *e = 0, id
+	}
+	return -parts
+}
+
+// giveBack returns how many parts of a grant that is settled to less come back to a bucket. It is no more than have not come in
+// for it since, so that the bucket is as full as if they had never been taken, and not fuller.
+//
+// What the bucket lacks is a queue: grants join it at the end, and what comes in serves the first one. As long as parts of a
+// grant are in the queue, the bucket is not full, and nothing that comes in is lost. Without these parts, which were never
+// served, the queue would have served the same grants at the same instants, so taking them out leaves what would be there
+// now. Right after the grant its end is where the bucket's lack ends, and it moves forward by what comes in, and by
+// what is given back of grants before it. That is no more than those lacked, and no more than was given back since; how much of the
+// latter it was, nobody remembers. So the grant may be taken to be further ahead than it is, at most as far as if it were the
+// first, and then has less to give back.
+func (p pace) giveBack(now int64, x *settlement, given int64) int64 {
+	m := &x.mark
+	before := min(times(given-m.given, p.flow), m.owed-x.permits*p.cost)
+	return max(0, min(times(-x.by, p.cost), m.owed-before-times(max(0, now-m.from), p.flow)))
 }
 
 // parameters returns those of the scripts that count in parts: the flow, the cost, and the permits in parts.

@@ -4,12 +4,10 @@ package limit
 
 import (
 	"context"
-	"errors"
-	"math"
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // Callers of one process that wait for permits of one key stand in a queue, first come, first served. Only for
@@ -193,7 +191,7 @@ func (q *queue) run(qs *queues, key string) {
 		if x := q.waiters[0]; x != head {
 			head = x
 			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
-			if r, _, ok := q.limiter.config.known.rejected(q.limiter.config, key, x.demand(now)); ok {
+			if r, _, ok := q.limiter.config.rejected(key, x.demand(now)); ok {
 				q.due, q.told = now.Add(r.Wait), true
 			}
 		}
@@ -230,7 +228,7 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 		return 0
 	}
 	c, key := q.limiter.config, q.limiter.keys[0]
-	_, sent, known := c.known.rejected(c, key, q.waiters[0].demand(now))
+	_, sent, known := c.rejected(key, q.waiters[0].demand(now))
 	switch {
 	case known && sent.After(q.asked):
 		q.asked = sent
@@ -238,16 +236,16 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 		q.asked = now
 	}
 	look := q.asked.Add(lookEvery)
-	if look.Add(lookSlack).Before(q.due) && !c.turns.any(key) { // those that have turns are before the queue
+	if look.Add(lookSlack).Before(q.due) {
 		return look.Sub(now)
 	}
 	return q.due.Sub(now)
 }
 
 func (w *waiter) demand(now time.Time) demand {
-	left := time.Duration(math.MaxInt64)
+	left := bookAhead
 	if !w.deadline.IsZero() {
-		left = w.deadline.Sub(now)
+		left = min(left, w.deadline.Sub(now))
 	}
 	return demand{n: w.n, atMost: atMostMicros(left), spend: true, mark: w.mark}
 }
@@ -273,7 +271,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		r, err := outcomes[i].result, outcomes[i].err
 		w.asked = false
 		switch {
-		case early && errors.Is(err, ratelimiter.ErrUnavailable):
+		case early && permit.WasNotServed(err):
 			continue // it could not be told that it need not wait; nobody has asked for its permits yet
 		case err != nil || r.Granted:
 			q.endLocked(w, r, err)
@@ -297,7 +295,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		if w.overdue {
 			q.endLocked(w, Result{}, nil)
 		}
-		if r, _, ok := s.config.known.rejected(s.config, s.keys[0], w.demand(now)); ok {
+		if r, _, ok := s.config.rejected(s.keys[0], w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, leastWait), now)
 		}
 	}
@@ -310,9 +308,9 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 	}
 	c := q.limiter.config
 	if c.now().algorithm.reserves() {
-		// Its wait ends when a turn in time can be reserved. The turn itself is at the instant at which a call
-		// would be granted at once, and that does not come nearer while the time passes.
-		if r, _, ok := c.known.rejected(c, q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
+		// Its wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
+		// granted at once.
+		if r, _, ok := c.rejected(q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
 			rejected = max(rejected, r.Wait)
 		}
 	}

@@ -32,7 +32,7 @@ type served struct {
 }
 
 // join adds a caller and returns when it waits.
-func (c *crowd) join(who int, l *Shared, n int64, timeout time.Duration) {
+func (c *crowd) join(who int, l Limiter, n int64, timeout time.Duration) {
 	c.all.Go(func() {
 		ok := redistest.Must(WaitTimeout(c.t.Context(), l, n, timeout))(c.t)
 		c.mu.Lock()

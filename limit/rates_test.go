@@ -67,7 +67,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 					if now-begin > 4*longestInterval.Microseconds() {
 						break
 					}
-					d := s.take(demand{now: now, n: n, spend: true})
+					d := s.take(demand{now: now, n: n, spend: true}, epoch{})
 					if d.granted {
 						granted += n
 					}
@@ -118,7 +118,7 @@ func TestCounterIsExact(t *testing.T) {
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := demand{now: now, n: n}
 				got := redistest.Must(l.ask(ctx, q))(t)
-				require.Equal(t, local.take(q).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
+				require.Equal(t, local.take(q, epoch{}).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
 			}
 		}
 	}
@@ -136,11 +136,11 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		const last = 1<<50 - 1_000_000
 		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1", int64(last))}).Err())
 		local := a.idle()
-		local.take(demand{now: now.UnixMicro(), n: 1, spend: true})
+		local.take(demand{now: now.UnixMicro(), n: 1, spend: true}, epoch{})
 		for i := range 60 {
 			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
 			got := redistest.Must(l.ask(ctx, q))(t)
-			require.Equal(t, local.take(q).result(), got, "%v, call %d", step, i)
+			require.Equal(t, local.take(q, epoch{}).result(), got, "%v, call %d", step, i)
 			if now = now.Add(step); !got.Granted {
 				now = now.Add(got.Wait)
 			}

@@ -56,11 +56,11 @@ func TestSharedOnARingThatLosesAShard(t *testing.T) {
 		for _, l := range there {
 			redistest.Must(l.Peek(ctx, 1))(t)
 		}
-		require.Less(t, time.Since(begin), 30*time.Second)
+		require.Less(t, time.Since(begin), 2*time.Minute, "the heartbeat never takes it out")
 	}
 	victim.Restart()
 	for back := time.Now(); ring.Len() < 3; time.Sleep(20 * time.Millisecond) {
-		require.Less(t, time.Since(back), 10*time.Second)
+		require.Less(t, time.Since(back), 2*time.Minute, "the heartbeat never takes it in again")
 	}
 	for _, l := range append(here, there...) {
 		require.False(t, redistest.Must(l.Allow(ctx, 6))(t).Granted, "a second burst")

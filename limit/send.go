@@ -31,17 +31,15 @@ type call struct {
 
 func (s *Shared) newCall(f *flight) call {
 	x := call{Shared: s, flight: f, since: first, tries: retry.Attempts{Begin: time.Now()}}
-	if f.spends() && s.config.withoutReplay {
-		x.id = noID
-	} else if f.spends() {
-		x.id = s.config.ids.id()
+	if f.spends() {
+		x.id = s.config.ids.id(s.config.withoutReplay)
 	}
 	f.begun = x.tries.Begin
 	if change := f.settlement(); change != nil && change.id != "" {
 		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, unknown, true
 	}
 	if s.config.outages != nil {
-		x.health, x.open = s.health(), &outage.Call{Owner: s}
+		x.health, x.open = s.health(), &outage.Call{Owner: owner{s}}
 	}
 	return x
 }
@@ -58,6 +56,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		if err := x.ready(ctx); err != nil {
 			return nil, sent, err
 		}
+		f.id = x.id
 		cmd, err := s.config.command(n, keys, requests, x.id, x.since)
 		if err != nil {
 			return nil, sent, err
@@ -94,7 +93,7 @@ func (x *call) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return x.left(err, x.tries.Begin, x.last)
 	}
-	if change := x.flight.settlement(); change != nil && change.id == noID {
+	if change := x.flight.settlement(); change != nil && forgotten(change.id) {
 		return x.lost()
 	}
 	if x.health != nil {
@@ -123,7 +122,10 @@ func (x *call) failed(ctx context.Context, sent time.Time, err error) error {
 	if !again && x.health != nil {
 		x.markDown(x.health, sent, failure)
 	}
-	if !again || x.tries.Replay && x.id == noID || x.flight.abandoned() {
+	if !again || x.tries.Replay && forgotten(x.id) || x.flight.abandoned() {
+		if failure.Local {
+			err = failure.Err // which says what to do about it
+		}
 		return x.unavailable(err)
 	}
 	if x.tries.Replay && x.flight.spends() && x.since == first {
@@ -157,7 +159,7 @@ func (x *call) refused(answer any) (again bool, err error) {
 		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, x.label())
 	}
 	c.ids.anew(x.id)
-	x.id = c.ids.id()
+	x.id = c.ids.id(c.withoutReplay)
 	return true, nil
 }
 
@@ -186,6 +188,9 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 			if failed != nil {
 				failed(sent, failure)
 			}
+			if permit.IsShortage(failure) {
+				return permit.Overloaded(what, failure.Err)
+			}
 			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, err)
 		}
 		last = err
@@ -196,7 +201,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 // left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
 func (s *Shared) left(err error, began time.Time, last error) error {
-	return permit.Left("a call of "+s.label(), began, last, err)
+	return permit.Left("a call of "+s.label(), began, cmp.Or(s.shortage(), last), err)
 }
 
 // What a script replies, with its time, where it does not decide.

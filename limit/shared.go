@@ -83,7 +83,6 @@ type config struct {
 	lines  lines
 	known  known
 	queues queues
-	turns  turns
 }
 
 // An Option configures a [Shared].
@@ -110,7 +109,8 @@ func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown 
 // if a parameter of a is out of its range, or the name is empty or contains braces.
 //
 // On a Ring a limiter stays on its shard, as the limiters of a ratelimiter.Client do. While the shard is down
-// its calls return ratelimiter.ErrUnavailable; it does not begin anew on another shard.
+// its calls return ratelimiter.ErrUnavailable; it does not begin anew on another shard, unless SetAddrs has changed the shards
+// since the Ring was made.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
 	if v := reflect.ValueOf(rdb); a == nil || !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, invalid("the redis client or the algorithm is nil")
@@ -160,6 +160,9 @@ func (s *Shared) Keys() []string { return slices.Clone(s.redisKeys(s.config.now(
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
+	if len(s.config.hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
+		return s.ask(ctx, demand{n: n, spend: true})
+	}
 	return s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true})
 	})
@@ -196,7 +199,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := checkPermits(s.config.now().algorithm, q.n); err != nil {
 		return Result{}, err
 	}
-	if r, _, ok := s.config.known.rejected(s.config, s.keys[0], q); ok && !s.down() {
+	if r, _, ok := s.config.rejected(s.keys[0], q); ok && !s.down() {
 		return r, nil
 	}
 	return s.batch(ctx, q)

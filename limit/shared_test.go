@@ -63,7 +63,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 	return other.For(l.key)
 }
 
-// stateOf returns what Redis has stored of the permits of l, without what it remembers of calls. Of a log that is the
+// stateOf returns what Redis has stored of the permits of l, without the epoch and what it remembers of calls. Of a log that is the
 // sum of all permits that it has granted.
 func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
@@ -77,6 +77,7 @@ func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 		require.NoError(t, err)
 	}
 	state, _, _ := strings.Cut(value, ";")
+	state, _, _ = strings.Cut(state, "@")
 	return state
 }
 

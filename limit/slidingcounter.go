@@ -59,37 +59,40 @@ func (a SlidingCounter) idle() state {
 	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }
 func (a SlidingCounter) stored(text string) (state, bool) {
-	v, ok := numbers(text, 3, 3)
-	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], current: v[1], previous: v[2]}, ok
+	v, e, ok := numbers(text, 3, 3)
+	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], current: v[1], previous: v[2], epoch: e}, ok
 }
 
 type slidingCounter struct {
 	permits, interval        int64
 	start, current, previous int64
+	epoch                    epoch
 }
 
-// seen returns s as of now, and whether the clock was put back: then the window begins again and keeps its counts.
-func (s slidingCounter) seen(now int64) (next slidingCounter, back bool) {
+// seen returns s as of now, for the call of that id, and whether the clock was put back: then the window begins again and keeps
+// its counts.
+func (s slidingCounter) seen(now int64, id epoch) (next slidingCounter, back bool) {
 	back = now < s.start
 	if s.current == 0 && s.previous == 0 || back {
-		s.start = now
+		s.start, s.epoch = now, id
 	}
 	switch (now - s.start) / s.interval {
 	case 0:
 	case 1:
 		s.start, s.current, s.previous = s.start+s.interval, 0, s.current
 	default:
-		s.start, s.current, s.previous = now, 0, 0
+		s.start, s.current, s.previous, s.epoch = now, 0, 0, id
 	}
 	return s, back
 }
 
-func (s *slidingCounter) settle(now, by int64, m mark) {
-	next, _ := s.seen(now)
-	if by > 0 || m.at == next.start {
-		next.current = min(max(0, next.current+by), maxPermits)
-	} else if m.at == next.start-s.interval {
-		next.previous = max(0, next.previous+by)
+func (s *slidingCounter) settle(now int64, id epoch, x *settlement) {
+	next, _ := s.seen(now, id)
+	own := x.mark.of(next.epoch)
+	if x.by > 0 || own && x.mark.from == next.start {
+		next.current = min(max(0, next.current+x.by), maxPermits)
+	} else if own && x.mark.from == next.start-s.interval {
+		next.previous = max(0, next.previous+x.by)
 	}
 	*s = next
 }
@@ -98,11 +101,11 @@ func (s *slidingCounter) markOf(earliest, _ int64) mark {
 	if s.start > earliest {
 		return mark{}
 	}
-	return mark{at: s.start}
+	return mark{epoch: s.epoch, from: s.start}
 }
 
-func (s *slidingCounter) take(q demand) decision {
-	next, back := s.seen(q.now)
+func (s *slidingCounter) take(q demand, id epoch) decision {
+	next, back := s.seen(q.now, id)
 	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
 	left := s.permits - next.current - share
 	d := decision{granted: q.n <= left}
@@ -111,7 +114,7 @@ func (s *slidingCounter) take(q demand) decision {
 	} else if q.spend {
 		next.current += q.n
 		left -= q.n
-		d.mark.at = next.start
+		q.marks(mark{epoch: next.epoch, from: next.start})
 	}
 	d.remaining = max(0, left)
 	switch {

@@ -41,7 +41,7 @@ func (a SlidingLog) idle() state {
 	return &slidingLog{permits: a.Rate.Permits, interval: a.Rate.micros()}
 }
 func (a SlidingLog) stored(text string) (state, bool) {
-	v, ok := numbers(text, 3, 3)
+	v, _, ok := numbers(text, 3, 3)
 	return &seenLog{permits: a.Rate.Permits, interval: a.Rate.micros(), used: v[0], at: v[1], due: v[2]}, ok
 }
 
@@ -50,7 +50,7 @@ func (a SlidingLog) stored(text string) (state, bool) {
 // has to wait.
 type seenLog struct{ permits, interval, used, at, due int64 }
 
-func (s *seenLog) take(q demand) decision {
+func (s *seenLog) take(q demand, _ epoch) decision {
 	next := *s
 	d := decision{granted: s.used+q.n <= s.permits}
 	if d.granted && q.spend {
@@ -72,7 +72,7 @@ type slidingLog struct {
 
 type logged struct{ at, n int64 }
 
-func (s *slidingLog) take(q demand) decision {
+func (s *slidingLog) take(q demand, _ epoch) decision {
 	live, used := s.log, s.used
 	for len(live) > 0 && live[0].at <= q.now-s.interval {
 		used -= live[0].n

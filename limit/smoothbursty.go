@@ -26,7 +26,8 @@ import (
 // Bound: PermitsPerSecond × (window + MaxBurst) + n. Up to 100,000 permits a second Guava's truncation adds a
 // little, as if a permit took 1 µs less.
 //
-// It does not promise a bound on the debt: one call may take as many permits as it likes.
+// It does not promise a bound on the debt: one call may take as many permits as it likes. [Wait] reserves no more than a second
+// ahead, so that callers who leave keep others waiting for no longer than that and the time of the permits of one of them.
 //
 // Source: https://guava.dev/releases/snapshot-jre/api/docs/com/google/common/util/concurrent/RateLimiter.html
 // and the comments of

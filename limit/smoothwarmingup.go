@@ -21,7 +21,7 @@ import (
 // over, as a SmoothBursty does.
 //
 // It does not promise the rate to a caller that asks without a pause before it is warm, nor a bound on the debt
-// of one call.
+// of one call. [Wait] reserves as for a SmoothBursty.
 //
 // Source: as for [SmoothBursty].
 type SmoothWarmingUp struct {

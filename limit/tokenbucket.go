@@ -39,9 +39,9 @@ func (a TokenBucket) parameters() []any        { return a.pace().parameters(a.Bu
 func (a TokenBucket) reserves() bool           { return false }
 func (a TokenBucket) idle() state              { return newTokenBucket(a.pace(), a.Burst, 0) }
 func (a TokenBucket) stored(text string) (state, bool) {
-	v, ok := numbers(text, 2, 2)
+	v, e, ok := numbers(text, 2, 3)
 	s := newTokenBucket(a.pace(), a.Burst, 0)
-	s.at, s.level = v[0], v[1]
+	s.at, s.level, s.given, s.epoch = v[0], v[1], min(v[2], maxExact), e
 	return s, ok
 }
 func (a TokenBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
@@ -54,6 +54,8 @@ type tokenBucket struct {
 	pace
 	full, debt int64
 	at, level  int64
+	given      int64 // µs of what came in that were given back
+	epoch      epoch
 }
 
 // newTokenBucket returns a full bucket. It holds in addition what comes in within a microsecond, which would
@@ -63,8 +65,8 @@ func newTokenBucket(p pace, capacity, debt int64) *tokenBucket {
 	return &tokenBucket{pace: p, full: full, debt: debt * p.cost, level: full}
 }
 
-// seen returns s as of now, and whether the clock was put back.
-func (s tokenBucket) seen(now int64) (next tokenBucket, back bool) {
+// seen returns s as of now, for the call of that id, and whether the clock was put back.
+func (s tokenBucket) seen(now int64, id epoch) (next tokenBucket, back bool) {
 	back = now < s.at
 	if passed := now - s.at; passed >= ceilDiv(s.full-s.level, s.flow) {
 		s.level = s.full
@@ -72,19 +74,25 @@ func (s tokenBucket) seen(now int64) (next tokenBucket, back bool) {
 		s.level += passed * s.flow
 	}
 	s.at = now
+	if back || s.level == s.full {
+		s.given, s.epoch = 0, id
+	}
 	return s, back
 }
 
-func (s *tokenBucket) settle(now, by int64, m mark) {
-	next, _ := s.seen(now)
-	next.level = max(-maxExact, min(s.full, next.level-s.parts(now, by, m)))
+func (s *tokenBucket) settle(now int64, id epoch, x *settlement) {
+	next, _ := s.seen(now, id)
+	parts := s.parts(now, x, &next.given, &next.epoch, id)
+	next.level = max(-maxExact, min(s.full, next.level-parts))
 	*s = next
 }
 
-func (s *tokenBucket) markOf(earliest, n int64) mark { return mark{at: earliest, owed: n * s.cost} }
+func (s *tokenBucket) markOf(earliest, n int64) mark {
+	return mark{epoch: s.epoch, from: earliest, owed: n * s.cost, given: s.given}
+}
 
-func (s *tokenBucket) take(q demand) decision {
-	next, back := s.seen(q.now)
+func (s *tokenBucket) take(q demand, id epoch) decision {
+	next, back := s.seen(q.now, id)
 	need := q.n * s.cost
 	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
 	d := decision{granted: next.level >= least}
@@ -92,7 +100,7 @@ func (s *tokenBucket) take(q demand) decision {
 		d.wait = ceilDiv(least-next.level, s.flow)
 	} else if q.spend {
 		next.level -= need
-		d.mark = mark{at: q.now, owed: s.full - next.level}
+		q.marks(mark{epoch: next.epoch, from: q.now, owed: s.full - next.level, given: next.given})
 	}
 	if next.level >= 0 {
 		d.remaining = (min(next.level, s.full-s.flow+1) + s.debt) / s.cost

@@ -11,14 +11,20 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
+// bookAhead is how far ahead a caller that waits reserves its turn.
+const bookAhead = time.Second
+
 // leastWait is the pause before a limiter that rejects without a wait is asked again.
 const leastWait = time.Millisecond
 
 // Wait blocks until n permits of l may be used, and takes them. It returns nil when they may be used.
 //
 // It returns ctx.Err() when ctx is done, and context.DeadlineExceeded as soon as it is known that the permits
-// will not be available before the deadline of ctx. Permits that were granted in advance are not given back
-// when ctx ends the wait. Wait also returns the errors of l.
+// will not be available before the deadline of ctx. Wait also returns the errors of l.
+//
+// Of a limiter that grants in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) Wait reserves a turn only when it is no more
+// than a second away. A turn that is reserved when ctx ends the wait is not given back. So callers that have left, however many, close the limiter
+// for no longer than a second and the time of the permits of one of them.
 //
 // The callers of one process that wait for a key of a [Shared] form a queue: first come, first served. Redis
 // is asked when the first of them can be served, for it and for those right behind it who want as many permits,
@@ -30,13 +36,12 @@ const leastWait = time.Millisecond
 //
 // Permits are available earlier than the first caller was told if a [Grant] is settled to less, the key is deleted, Redis has
 // lost its data, or its clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
-// key once a second, and those who wait are served in their order as soon as it notices. The same is true of a turn
-// that was granted in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]): when the limiter has forgotten it, the
-// process reserves an earlier one. That Redis does not reply to such a question ends no wait.
+// key once a second, and those who wait are served in their order as soon as it notices. That Redis does not reply to
+// such a question ends no wait.
 //
-// The callers that wait for a [Local], or for a Limiter of another package, form no queue: the first to ask when
-// permits are available gets them, so that small calls can keep a large one waiting. Each of them asks once a second at
-// least. An [Adapter] has the queue of
+// The callers that wait for a [Local] whose algorithm grants in advance are served in their order, too. Those of other
+// algorithms, or of a Limiter of another package, form no queue: the first to ask when permits are available gets them, so
+// that small calls can keep a large one waiting. Each of them asks once a second at least. An [Adapter] has the queue of
 // its ratelimiter.Client. It knows how long a wait takes at least when it begins, and learns nothing more of it
 // until it ends.
 func Wait(ctx context.Context, l Limiter, n int64) error {
@@ -61,23 +66,39 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 	if s, ok := l.(*Shared); ok {
 		return s.waitFor(ctx, n, timeout, nil)
 	}
-	reserver := asReserver(l)
 	begin := time.Now()
+	r, byContext, err := take(ctx, l, n, begin, timeout)
+	if err != nil {
+		return false, err
+	}
+	if !r.Granted {
+		return tooLate(byContext)
+	}
+	err = sleep(ctx, r.Wait)
+	return err == nil, err
+}
+
+// take asks l until it grants the permits, or rejects them for longer than is left of the timeout or until the deadline of ctx: then it
+// reports whether that was the latter.
+func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time.Duration) (r Result, byContext bool, err error) {
+	reserver := asReserver(l)
+	if q, ok := l.(*Local); ok && reserver != nil {
+		first, byContext, err := q.queue(ctx, n, timeout)
+		if !first {
+			return Result{}, byContext, err
+		}
+		defer q.next()
+	}
 	for {
-		left, byContext := timeLeft(ctx, timeout-time.Since(begin))
-		var r Result
-		var err error
+		var left time.Duration
+		left, byContext = timeLeft(ctx, timeout-time.Since(begin))
 		if reserver != nil {
-			r, err = reserver.Reserve(ctx, n, left)
+			r, err = reserver.Reserve(ctx, n, min(left, bookAhead))
 		} else {
 			r, err = l.Allow(ctx, n)
 		}
-		if err != nil {
-			return false, err
-		}
-		if r.Granted {
-			err := sleep(ctx, r.Wait)
-			return err == nil, err
+		if err != nil || r.Granted {
+			return r, byContext, err
 		}
 		pause := r.Wait
 		if pause <= 0 {
@@ -85,19 +106,19 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		}
 		due := pause
 		if reserver != nil {
-			// r.Wait ends when a turn within left can be reserved. The turn itself is at the instant at
-			// which a call would be granted at once, and that does not come nearer while left passes.
+			// r.Wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
+			// granted at once.
 			p, err := l.Peek(ctx, n)
 			if err != nil {
-				return false, err
+				return Result{}, byContext, err
 			}
 			due = max(due, p.Wait)
 		}
 		if due > left {
-			return tooLate(byContext)
+			return r, byContext, nil
 		}
 		if err := sleep(ctx, min(pause, lookEvery)); err != nil { // the permits may be available earlier
-			return false, err
+			return Result{}, byContext, err
 		}
 	}
 }
@@ -123,12 +144,12 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 		w.deadline = begin.Add(left)
 	}
 	if left <= 0 || !qs.busy(key) {
-		r, err := s.reserve(ctx, n, left, m)
+		r, err := s.reserve(ctx, n, min(left, bookAhead), m)
 		if err != nil {
 			return Result{}, err
 		}
 		if r.Granted {
-			return r, s.awaitTurn(ctx, n, r.Wait)
+			return r, sleep(ctx, r.Wait)
 		}
 		rejected := max(r.Wait, leastWait)
 		if s.config.now().algorithm.reserves() {
@@ -166,7 +187,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 	if w.err != nil || !w.result.Granted {
 		return Result{}, w.err
 	}
-	return w.result, s.awaitTurn(ctx, n, w.result.Wait)
+	return w.result, sleep(ctx, w.result.Wait)
 }
 
 // timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.

@@ -1,13 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- calendar_quota: takes permits of the current day, week or month.
 --
--- KEYS[1]   string: end of the period in us and the count of what it has granted;
+-- KEYS[1]   string: end of the period in us and the count of what it has granted, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
---           below 0; mark: us at which the period of the grant ends; owed: not used
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a period
 -- ARGV[4]   instants in us at which periods begin, in order, with a blank in between
@@ -24,6 +23,7 @@ local value = redis.call('GET', KEYS[1]) or ''
 if again then
   return {now, state, again}
 end
+--#use epoch
 
 local begun, finish = false, nil
 for text in string.gmatch(ARGV[4], '%d+') do
@@ -40,7 +40,7 @@ end
 
 local permits, ends, used, back = tonumber(ARGV[3]), finish, 0, false
 if state ~= '' then
-  ends, used = string.match(state, '^(%d+) (%d+)$')
+  ends, used = string.match(numbers, '^(%d+) (%d+)$')
   ends, used = tonumber(ends), tonumber(used)
   if not ends or ends > 9007199254740992 or used > 4294967295 then
     return {-2}
@@ -50,15 +50,17 @@ if state ~= '' then
   end
   back = ends > finish
   if back then
-    ends = finish
+    ends, epoch = finish, anew
   end
 end
+if used == 0 then
+  epoch = anew
+end
 
-local window = ends
 --#use count
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  redis.call('SET', KEYS[1], string.format('%d %d%s', ends, used, grants),
-    'PX', string.format('%d', (ends - now) / 1000 + 60001))
+  redis.call('SET', KEYS[1], string.format('%d %d@%s%s', ends, used, epoch, grants),
+    'PX', string.format('%d', math.floor((ends - now) / 1000) + 60001))
 end
 return reply

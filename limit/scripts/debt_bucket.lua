@@ -3,13 +3,12 @@
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
--- KEYS[1]   string: us, and the level in parts at that instant, below 0 in debt;
+-- KEYS[1]   string: us, the level in parts at that instant, below 0 in debt, and us given back, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
---           below 0; mark: us of the grant; owed: parts that the bucket lacked after it
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
@@ -28,24 +27,29 @@ local value = redis.call('GET', KEYS[1]) or ''
 if again then
   return {now, state, again}
 end
+--#use epoch
 
-local flow, cost = tonumber(ARGV[3]), tonumber(ARGV[4])
+local flow, cost = ARGV[3] + 0.0, ARGV[4] + 0.0
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local full = ARGV[5] + flow - 1
 local debt = tonumber(ARGV[6])
-local at, level, back = now, full, false
+local at, level, given, back = now, full, 0, false
 if state ~= '' then
-  at, level = string.match(state, '^(%d+) (%-?%d+)$')
+  at, level, given = string.match(numbers, '^(%d+) (%-?%d+) ?(%d*)$')
   at, level = tonumber(at), tonumber(level)
   if not at or at > 9007199254740992 or level > full or level < -4503599627370496 then
     return {-2}
   end
+  given = math.min(tonumber(given) or 0, 4503599627370496)
   back = now < at
   if now - at >= math.ceil((full - level) / flow) then
     level = full
   elseif not back then
     level = level + (now - at) * flow
   end
+end
+if back or level == full then
+  given, epoch = 0, anew
 end
 
 -- A call may go into debt only while nothing is owed.
@@ -72,7 +76,7 @@ end
 if id ~= '' and (took > 0 or back) then
   --#use remember
   local reset = math.ceil((full - level) / flow)
-  redis.call('SET', KEYS[1], string.format('%d %d%s', now, level, grants),
-    'PX', string.format('%d', reset / 1000 + 60001))
+  redis.call('SET', KEYS[1], string.format('%d %d %d@%s%s', now, level, given, epoch, grants),
+    'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

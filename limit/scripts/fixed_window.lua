@@ -1,13 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- fixed_window: takes permits of the current window.
 --
--- KEYS[1]   string: start of the window in us and the count of what it has granted;
+-- KEYS[1]   string: start of the window in us, the count of what it has granted, how much of that no later than at its start,
+--           "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
---           below 0; mark: us at which the window of the grant began; owed: not used
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a window
 -- ARGV[4]   us of a window
@@ -24,30 +24,38 @@ local value = redis.call('GET', KEYS[1]) or ''
 if again then
   return {now, state, again}
 end
+--#use epoch
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
-local start, used, back = now, 0, false
+local start, used, base, back = now, 0, '', false
 if state ~= '' then
-  start, used = string.match(state, '^(%d+) (%d+)$')
+  start, used, base = string.match(numbers, '^(%d+) (%d+) ?(%d*)$')
   start, used = tonumber(start), tonumber(used)
   if not start or start > 9007199254740992 or used > 4294967295 then
     return {-2}
   end
   back = now < start
   if back then
-    start = now
-  end
-  if now >= start + interval or used == 0 then
-    start, used = now, 0
+    start, base, epoch = now, '', anew
   end
 end
+base = math.min(used, tonumber(base) or used)
+if now >= start + interval or used == 0 then
+  start, used, base, epoch = now, 0, 0, anew
+end
 
-local window = start
 --#use count
+if taken <= start then
+  base = base + used - before
+end
+if base <= 0 then
+  -- What began the window was given back. Whatever else it has granted, it has by now.
+  start, base = now, used
+end
 if id ~= '' and (took > 0 or back) then
   --#use remember
   local reset = used > 0 and start + interval - now or 0
-  redis.call('SET', KEYS[1], string.format('%d %d%s', start, used, grants),
-    'PX', string.format('%d', reset / 1000 + 60001))
+  redis.call('SET', KEYS[1], string.format('%d %d %d@%s%s', start, used, base, epoch, grants),
+    'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

@@ -3,14 +3,13 @@
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
--- KEYS[1]   string: that instant, the theoretical arrival time: us, and the parts below a us if any; and if more than
---           a full bucket is ahead, us when that was written;
+-- KEYS[1]   string: that instant, the theoretical arrival time: us, and the parts below a us; if more than
+--           a full bucket is ahead, us when that was written, otherwise 0; and us given back, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
---           below 0; mark: us of the grant; owed: parts that were ahead after it
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
@@ -28,15 +27,20 @@ local value = redis.call('GET', KEYS[1]) or ''
 if again then
   return {now, state, again}
 end
+--#use epoch
 
-local flow, cost, full = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local ahead, back = 0, false
+local flow, cost, full = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5])
+local ahead, given, back = 0, 0, false
 if state ~= '' then
-  local us, part, owed_at = string.match(state, '^(%d+) ?(%d*) ?(%d*)$')
+  local us, part, owed_at, past = string.match(numbers, '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
   us, part, owed_at = tonumber(us), tonumber(part) or 0, tonumber(owed_at)
+  if owed_at == 0 then
+    owed_at = nil
+  end
   if not us or us > 9007199254740992 or owed_at and owed_at > us then
     return {-2}
   end
+  given = math.min(tonumber(past) or 0, 4503599627370496)
   -- A limiter with other numbers may have written it.
   part = math.min(part, flow - 1)
   if owed_at then
@@ -57,6 +61,10 @@ if state ~= '' then
       ahead = full
     end
   end
+end
+
+if back or ahead == 0 then
+  given, epoch = 0, anew
 end
 
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
@@ -82,10 +90,7 @@ end
 if id ~= '' and (took > 0 or back) then
   --#use remember
   local us, part = now + math.floor(ahead / flow), ahead % flow
-  local text = part > 0 and string.format('%d %d', us, part) or string.format('%d', us)
-  if ahead > most then
-    text = string.format('%d %d %d', us, part, now)
-  end
-  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', ahead / flow / 1000 + 60001))
+  local text = string.format('%d %d %d %d@%s', us, part, ahead > most and now or 0, given, epoch)
+  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
 end
 return reply

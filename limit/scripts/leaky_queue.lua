@@ -8,7 +8,7 @@
 --           before
 -- ARGV[1]   "permits:count:wait ..." of requests that are decided one after another; wait: us that the caller
 --           would wait for its turn
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
@@ -27,7 +27,7 @@ if again then
   return {now, state, again}
 end
 
-local flow, cost, full = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local flow, cost, full = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5])
 local ahead, back = 0, false
 if state ~= '' then
   local us, part = string.match(state, '^(%d+) ?(%d*)$')
@@ -59,6 +59,6 @@ if id ~= '' and (took > 0 or back) then
   --#use remember
   local us, part = now + math.floor(ahead / flow), ahead % flow
   local text = part > 0 and string.format('%d %d', us, part) or string.format('%d', us)
-  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', ahead / flow / 1000 + 60001))
+  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
 end
 return reply

@@ -1,13 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
--- KEYS[1]   string: start of the current window in us, its count and the previous count;
+-- KEYS[1]   string: start of the current window in us, its count and the previous count, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
---           of 0 takes nothing; or "=by mark owed", which settles a grant: by: permits to take, or to give back if
---           below 0; mark: us at which the window of the grant began; owed: not used
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+--           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits of a window
 -- ARGV[4]   us of a window
@@ -24,33 +23,35 @@ local value = redis.call('GET', KEYS[1]) or ''
 if again then
   return {now, state, again}
 end
+--#use epoch
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, current, previous, back = now, 0, 0, false
 if state ~= '' then
-  start, current, previous = string.match(state, '^(%d+) (%d+) (%d+)$')
+  start, current, previous = string.match(numbers, '^(%d+) (%d+) (%d+)$')
   start, current, previous = tonumber(start), tonumber(current), tonumber(previous)
   if not start or start > 9007199254740992 or current > 4294967295 or previous > 4294967295 then
     return {-2}
   end
   back = now < start
   if back or current + previous == 0 then
-    start = now
+    start, epoch = now, anew
   end
   local windows = math.floor((now - start) / interval)
   if windows == 1 then
     start, previous = start + interval, current
     current = 0
   elseif windows > 1 then
-    start, current, previous = now, 0, 0
+    start, current, previous, epoch = now, 0, 0, anew
   end
 end
 
 -- a * b / c, rounded down. If the product is too large for a double it is divided bit by bit of a, which is
 -- below 2^32, while b and c are below 2^51.
 local function ratio(a, b, c)
-  if a * b <= 9007199254740992 then
-    return math.floor(a * b / c)
+  local product = a * 1.0 * b
+  if product <= 9007199254740992 then
+    return math.floor(product / c)
   end
   local whole, part, quotient, rest = math.floor(b / c), b % c, 0, 0
   for bit = 31, 0, -1 do
@@ -75,10 +76,10 @@ if n then
   reply[3] = took
   current, left = current + took * n, left - took * n
 elseif string.byte(ARGV[1]) == 61 then
-  local by, mark, owed = string.match(ARGV[1], '^=(%-?%d+) (%d+) (%d+)$')
-  if tonumber(by) > 0 or tonumber(mark) == start then
+  --#use settlement
+  if by > 0 or own and from == start then
     current = math.min(math.max(0, current + by), 4294967295)
-  elseif tonumber(mark) == start - interval then
+  elseif own and from == start - interval then
     previous = math.max(0, previous + by)
   end
   took, reply[3] = 1, 1
@@ -100,7 +101,7 @@ if id ~= '' and (took > 0 or back) then
   elseif previous > 0 then
     reset = start + interval - now
   end
-  redis.call('SET', KEYS[1], string.format('%d %d %d%s', start, current, previous, grants),
-    'PX', string.format('%d', reset / 1000 + 60001))
+  redis.call('SET', KEYS[1], string.format('%d %d %d@%s%s', start, current, previous, epoch, grants),
+    'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

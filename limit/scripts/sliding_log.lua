@@ -12,7 +12,7 @@
 --           requests "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   permits in any interval
 -- ARGV[4]   us of the interval
@@ -71,7 +71,7 @@ if newest[1] then
   end
 end
 
-state = string.format('%d %d %d', used, at, due)
+state = string.format('%d %d %d', used, math.floor(at), math.floor(due))
 if again then
   return {now, state, again}
 end
@@ -95,7 +95,7 @@ if not n or used + n > permits then
         low = middle + 1
       end
     end
-    return math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now
+    return math.floor(math.min(now, tonumber(redis.call('ZRANGE', KEYS[1], low, low, 'WITHSCORES')[2])) + interval - now)
   end
 end
 if n and used + n <= permits then

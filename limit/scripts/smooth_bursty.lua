@@ -9,7 +9,7 @@
 --           "," and now and the state before
 -- ARGV[1]   "permits:count:wait ..." of requests that are decided one after another; wait: us that the caller
 --           would wait for its turn
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; a shorter one is not stored;
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
 --           empty for a peek, which takes nothing
 -- ARGV[3]   us between two permits at the rate
 -- ARGV[4]   permits that can be stored
@@ -68,6 +68,6 @@ if id ~= '' and (took > 0 or back) then
   --#use remember
   local reset = ticket - now + math.ceil(part + (most - stored) * cool)
   redis.call('SET', KEYS[1], string.format('%.17g %d %d %.17g%s', stored, ticket, now, part, grants),
-    'PX', string.format('%d', reset / 1000 + 60001))
+    'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

@@ -18,5 +18,5 @@ elseif grants ~= '' then
   grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
 end
 if took > 0 and #id == 15 then
-  grants = grants .. id .. string.format(',%d', now / 100000) .. answer
+  grants = grants .. id .. string.format(',%d', math.floor(now / 100000)) .. answer
 end
