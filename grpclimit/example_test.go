@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/grpclimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 	"google.golang.org/grpc"
 )
@@ -52,4 +53,20 @@ func Example() {
 	fmt.Println(len(server.GetServiceInfo()), "services")
 	// Output:
 	// 0 services
+}
+
+// A server whose health service anybody may call: its calls take permits as all others do.
+func ExampleWithHealthChecks() {
+	window, err := limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 100, Interval: time.Minute}})
+	if err != nil {
+		panic(err)
+	}
+	calls, err := inbound.NewRules(nil, []inbound.Rule{{Name: "calls", Limiter: func(string) limit.Limiter { return window }}})
+	if err != nil {
+		panic(err)
+	}
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(calls, grpclimit.WithHealthChecks())))
+	fmt.Println(len(server.GetServiceInfo()), "services yet")
+	// Output:
+	// 0 services yet
 }

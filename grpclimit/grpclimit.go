@@ -21,50 +21,55 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 )
 
-// UnaryServerInterceptor returns an interceptor that serves the calls which m grants.
-func UnaryServerInterceptor(m *inbound.Middleware) grpc.UnaryServerInterceptor {
+// An Option configures an interceptor.
+type Option func(*config)
+
+type config struct{ health bool }
+
+// WithHealthChecks limits the calls of grpc.health.v1.Health like any other. By default they take no permits: a
+// system that restarts servers which do not respond to them would make an overload worse.
+func WithHealthChecks() Option { return func(c *config) { c.health = true } }
+
+// exempt returns a function that reports whether a call of the given full method takes no permits.
+func exempt(opts []Option) func(method string) bool {
+	var c config
+	for _, o := range opts {
+		if o == nil {
+			continue
+		}
+		o(&c)
+	}
+	return func(method string) bool { return !c.health && strings.HasPrefix(method, "/grpc.health.v1.Health/") }
+}
+
+// UnaryServerInterceptor returns an interceptor that serves the calls that m grants.
+func UnaryServerInterceptor(m *inbound.Middleware, opts ...Option) grpc.UnaryServerInterceptor {
+	exempt := exempt(opts)
 	return func(ctx context.Context, message any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
-		if err := admit(m, request(ctx, info.FullMethod)); err != nil {
-			return nil, err
+		if !exempt(info.FullMethod) {
+			if err := admit(m, request(ctx, info.FullMethod)); err != nil {
+				return nil, err
+			}
 		}
 		return handler(ctx, message)
 	}
 }
 
-// StreamServerInterceptor returns an interceptor that serves the streams which m grants. A stream takes its permits once, when it
-// begins.
-func StreamServerInterceptor(m *inbound.Middleware) grpc.StreamServerInterceptor {
+// StreamServerInterceptor returns an interceptor that serves the streams that m grants. A stream takes its permits
+// once, when it begins.
+func StreamServerInterceptor(m *inbound.Middleware, opts ...Option) grpc.StreamServerInterceptor {
+	exempt := exempt(opts)
 	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		if err := admit(m, request(stream.Context(), info.FullMethod)); err != nil {
-			return err
+		if !exempt(info.FullMethod) {
+			if err := admit(m, request(stream.Context(), info.FullMethod)); err != nil {
+				return err
+			}
 		}
 		return handler(server, stream)
 	}
 }
 
-// MessageServerInterceptor returns an interceptor that limits the messages of streams: each message that the server receives takes
-// permits of m. When it gets none, RecvMsg returns the status to the handler, which ends the stream by returning it; no client retries
-// that by itself. It can stand beside a StreamServerInterceptor, with another Middleware.
-func MessageServerInterceptor(m *inbound.Middleware) grpc.StreamServerInterceptor {
-	return func(server any, stream grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
-		return handler(server, &limitedStream{stream, m, request(stream.Context(), info.FullMethod)})
-	}
-}
-
-type limitedStream struct {
-	grpc.ServerStream
-	middleware *inbound.Middleware
-	request    *http.Request
-}
-
-func (s *limitedStream) RecvMsg(message any) error {
-	if err := s.ServerStream.RecvMsg(message); err != nil {
-		return err // the end of the client's messages is no message
-	}
-	return admit(s.middleware, s.request)
-}
-
-// request returns the call as a request of HTTP, for the functions of a Middleware.
+// request returns the call as an HTTP request, for the functions of a Middleware.
 func request(ctx context.Context, method string) *http.Request {
 	r := &http.Request{Method: http.MethodPost, URL: &url.URL{Path: method}, Pattern: method, Body: http.NoBody, Header: http.Header{},
 		Proto: "HTTP/2.0", ProtoMajor: 2}
@@ -78,6 +83,7 @@ func request(ctx context.Context, method string) *http.Request {
 	}
 	if p, ok := peer.FromContext(ctx); ok {
 		r.RemoteAddr = p.Addr.String()
+		ctx = context.WithValue(ctx, http.LocalAddrContextKey, p.Addr) // of the same network
 		if t, ok := p.AuthInfo.(credentials.TLSInfo); ok {
 			r.TLS = &t.State
 		}
@@ -85,30 +91,46 @@ func request(ctx context.Context, method string) *http.Request {
 	return r.WithContext(ctx)
 }
 
-// admit returns the status of a call that does not pass. A header or trailer that cannot be set any more, in the middle of a stream, is
-// not missed.
+// admit returns the status of a call that does not pass, and sets its header or trailer.
 func admit(m *inbound.Middleware, r *http.Request) error {
 	a := m.DecideRequest(r)
-	fields := metadata.MD{}
-	for k, v := range a.Header() {
-		fields[strings.ToLower(k)] = v
-	}
 	if a.Passes() {
-		if len(fields) > 0 {
-			_ = grpc.SetHeader(r.Context(), fields)
-		}
+		setHeader(r.Context(), &a)
 		return nil
 	}
+	trailer, err := rejection(r.Context(), &a)
+	_ = grpc.SetTrailer(r.Context(), trailer)
+	return err
+}
+
+// setHeader reports the limit in the header of a call. It ignores the error if an interceptor has sent the header
+// already.
+func setHeader(ctx context.Context, a *inbound.Answer) {
+	if fields := fieldsOf(a); len(fields) > 0 {
+		_ = grpc.SetHeader(ctx, fields)
+	}
+}
+
+// rejection returns the trailer and the status of a call that does not pass.
+func rejection(ctx context.Context, a *inbound.Answer) (metadata.MD, error) {
 	wait := a.RetryAfter
 	if a.Outcome == inbound.OutcomeRejected && wait > 0 {
 		wait = a.Result.Wait // RetryAfter is in whole seconds
 	}
-	fields.Set("grpc-retry-pushback-ms", pushback(r.Context(), wait))
-	_ = grpc.SetTrailer(r.Context(), fields)
-	return reason(a, wait)
+	trailer := fieldsOf(a)
+	trailer.Set("grpc-retry-pushback-ms", pushback(ctx, wait))
+	return trailer, reason(a, wait)
 }
 
-// pushback returns the milliseconds after which a client may retry, and -1 where that is of no use.
+func fieldsOf(a *inbound.Answer) metadata.MD {
+	fields := metadata.MD{}
+	for k, v := range a.Header() {
+		fields[strings.ToLower(k)] = v
+	}
+	return fields
+}
+
+// pushback returns the milliseconds after which a client may retry, or -1 if a retry is useless.
 func pushback(ctx context.Context, wait time.Duration) string {
 	deadline, ok := ctx.Deadline()
 	if wait <= 0 || ok && time.Until(deadline) <= wait {
@@ -118,7 +140,7 @@ func pushback(ctx context.Context, wait time.Duration) string {
 }
 
 // reason returns the status of a call that does not pass.
-func reason(a inbound.Answer, wait time.Duration) error {
+func reason(a *inbound.Answer, wait time.Duration) error {
 	s := status.Newf(codes.ResourceExhausted, "too many requests: the limit is %q", a.Policy)
 	switch {
 	case a.Outcome == inbound.OutcomeClosed:

@@ -4,9 +4,11 @@ package grpclimit
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,12 +17,15 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -32,6 +37,7 @@ type world struct {
 	client *ratelimiter.Client
 	rdb    *redis.Client
 	key    string
+	socket string                      // where the server listens; empty for a port
 	served atomic.Int64                // calls that came to a handler
 	tried  atomic.Int64                // calls that came to the server
 	last   atomic.Pointer[metadata.MD] // of the last call that was served
@@ -95,11 +101,18 @@ func (w *world) serve(serviceConfig string, unary grpc.UnaryServerInterceptor, s
 	}
 	s := grpc.NewServer(grpc.ChainUnaryInterceptor(count, unary), grpc.ChainStreamInterceptor(streams...))
 	s.RegisterService(w.service(), nil)
+	healthpb.RegisterHealthServer(s, health.NewServer())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
+	target := "dns:///"
+	if w.socket != "" {
+		l, err = net.Listen("unix", w.socket)
+		target = "unix:"
+	}
 	require.NoError(w.t, err)
 	go func() { _ = s.Serve(l) }()
 	w.t.Cleanup(s.Stop)
-	cc, err := grpc.NewClient("dns:///"+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(serviceConfig))
+	cc, err := grpc.NewClient(target+l.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultServiceConfig(serviceConfig),
+		grpc.WithMaxHeaderListSize(8<<10))
 	require.NoError(w.t, err)
 	w.t.Cleanup(func() { _ = cc.Close() })
 	return cc
@@ -178,6 +191,45 @@ func TestMessages(t *testing.T) {
 		err = s.RecvMsg(new(emptypb.Empty))
 		require.Equal(t, codes.ResourceExhausted, status.Code(err))
 		require.NotZero(t, retryDelay(t, err))
+	}
+}
+
+// TestManyMessages: what tells a limit is sent once for a stream, so that a client takes the header whose list of fields is
+// 8 KiB at most. The trailer tells of the last message that was not served.
+func TestManyMessages(t *testing.T) {
+	const messages = 20_000
+	w := newWorld(t)
+	rate := ratelimiter.Rate{Permits: messages, Interval: time.Hour}
+	window, err := limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: messages, Interval: 1000 * time.Hour}})
+	require.NoError(t, err)
+	m, err := inbound.NewRules(nil, []inbound.Rule{{Name: "messages", Rate: rate, Limiter: func(string) limit.Limiter { return window }}}, inbound.WithXRateLimit())
+	require.NoError(t, err)
+	count := func(_ any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
+		served, in := 0, new(emptypb.Empty)
+		for {
+			switch err := stream.RecvMsg(in); {
+			case err == nil:
+				served++
+			case err == io.EOF:
+				return status.Errorf(codes.ResourceExhausted, "served %d", served)
+			case status.Code(err) != codes.ResourceExhausted:
+				return err
+			}
+		}
+	}
+	cc := w.serve("{}", UnaryServerInterceptor(m), MessageServerInterceptor(m), count)
+	s, err := cc.NewStream(t.Context(), &w.service().Streams[0], chat)
+	require.NoError(t, err)
+	for range messages + 3 {
+		require.NoError(t, s.SendMsg(new(emptypb.Empty)))
+	}
+	require.NoError(t, s.CloseSend())
+	require.ErrorContains(t, s.RecvMsg(new(emptypb.Empty)), fmt.Sprint("served ", messages))
+	header, err := s.Header()
+	require.NoError(t, err)
+	for name, values := range map[string][]string{"ratelimit": header.Get("ratelimit"), "x-ratelimit-limit": header.Get("x-ratelimit-limit"),
+		"pushback": s.Trailer().Get("grpc-retry-pushback-ms"), "ratelimit of the last": s.Trailer().Get("ratelimit")} {
+		require.Len(t, values, 1, name)
 	}
 }
 
@@ -263,4 +315,36 @@ func TestRequest(t *testing.T) {
 	addr, ok := inbound.ClientAddress{}.Of(seen)
 	require.True(t, ok)
 	require.True(t, addr.IsLoopback())
+}
+
+// TestHealthChecks: calls of the health service take no permits unless they are to.
+func TestHealthChecks(t *testing.T) {
+	for limited, opts := range map[bool][]Option{false: nil, true: {WithHealthChecks()}} {
+		w := newWorld(t)
+		m := w.middleware("", ratelimiter.Rate{Permits: 1, Interval: time.Hour})
+		cc := w.serve("{}", UnaryServerInterceptor(m, opts...), MessageServerInterceptor(m, opts...), StreamServerInterceptor(m, opts...))
+		require.NoError(t, call(t, cc, get, "ann"))
+		_, err := healthpb.NewHealthClient(cc).Check(t.Context(), new(healthpb.HealthCheckRequest))
+		require.Equal(t, limited, status.Code(err) == codes.ResourceExhausted, err)
+		s, err := healthpb.NewHealthClient(cc).Watch(t.Context(), new(healthpb.HealthCheckRequest))
+		require.NoError(t, err)
+		_, err = s.Recv()
+		require.Equal(t, limited, status.Code(err) == codes.ResourceExhausted, err)
+		require.Equal(t, codes.ResourceExhausted, status.Code(call(t, cc, get, "ann")), "and nothing else is let through")
+	}
+}
+
+// TestUnixSocket: behind a proxy that connects by a Unix socket, the clients that it names do not share a limit.
+func TestUnixSocket(t *testing.T) {
+	w := newWorld(t)
+	m := w.middleware("", ratelimiter.Rate{Permits: 1, Interval: time.Hour}, inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{TrustedUnix: true})))
+	w.socket = filepath.Join(t.TempDir(), "s")
+	cc := w.serve("{}", UnaryServerInterceptor(m))
+	for _, c := range []struct {
+		from string
+		code codes.Code
+	}{{"192.0.2.1", codes.OK}, {"192.0.2.2", codes.OK}, {"192.0.2.1", codes.ResourceExhausted}} {
+		ctx := metadata.AppendToOutgoingContext(t.Context(), "x-forwarded-for", c.from)
+		require.Equal(t, c.code, status.Code(cc.Invoke(ctx, get, new(emptypb.Empty), new(emptypb.Empty))), c.from)
+	}
 }

@@ -13,10 +13,6 @@ import (
 // dryRunDelay is how long a dry run waits for Redis at most.
 const dryRunDelay = 100 * time.Millisecond
 
-// maxPrepared is how often a request has its limiters' rates set: once for those that are new, and once for those that
-// Redis lost in the same moment.
-const maxPrepared = 2
-
 // admit waits until the request may be sent. Its error is an *Error.
 func (c *call) admit() error {
 	if len(c.plan.rules) == 0 {
@@ -58,7 +54,7 @@ func (c *call) admit() error {
 	return nil
 }
 
-// countDry spends the permits of rules that are a dry run, and tells of those that are missing.
+// countDry spends the permits of rules with DryRun, and reports those that are missing.
 func (c *call) countDry() {
 	if len(c.plan.dry) == 0 {
 		return
@@ -66,11 +62,7 @@ func (c *call) countDry() {
 	ctx, cancel := c.context(dryRunDelay)
 	defer cancel()
 	for _, d := range c.plan.dry {
-		limiter := d.asks()
-		if d.rate != (ratelimiter.Rate{}) {
-			limiter = limiter.WithRate(d.rate)
-		}
-		r, err := limiter.Allow(ctx, d.permits)
+		r, err := d.asks().Allow(ctx, d.permits)
 		if err == nil && r.Granted {
 			continue
 		}
@@ -106,7 +98,7 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 		}
 		return e
 	}
-	for prepared := 0; ; {
+	for {
 		if err := ctx.Err(); err != nil {
 			return false, c.failed(err)
 		}
@@ -134,15 +126,7 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			}
 			continue
 		}
-		seen := c.plan.sets()
 		r, err := c.ask(ctx, max(time.Until(end), 0))
-		if errors.Is(err, ratelimiter.ErrNotInitialized) && prepared < maxPrepared {
-			prepared++
-			if err := c.prepare(ctx, end, seen); err != nil {
-				return false, c.failed(err)
-			}
-			continue
-		}
 		if err == nil && !r.Degraded {
 			c.answered = true
 		}
@@ -150,6 +134,7 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			c.compareRates()
 		}
 		if err == nil && r.Granted && !c.mayGo(ctx, end, r.Degraded) {
+			c.giveBack()
 			continue
 		}
 		if err != nil {
@@ -171,18 +156,20 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			return true, nil
 		}
 		if name, wait, err := c.takeQuotas(ctx); err != nil {
+			c.giveBack()
 			e := c.failed(err)
 			e.Limiter = name
 			return false, e
 		} else if name != "" {
+			c.giveBack()
 			return false, rejection(name, wait, ReasonWait)
 		}
 		return false, nil
 	}
 }
 
-// ask asks Redis, twice where a request that would wait too long is to be rejected at once. While the request waits,
-// this process looks for bans that others met.
+// ask asks Redis, and asks a second time if a request that would wait too long is to be rejected at once. While the
+// request waits, this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked, settles := c.plan.asked(), c.plan.settles()
 	acquire := func(timeout time.Duration) (r ratelimiter.AllResult, err error) {
@@ -224,8 +211,8 @@ func (c *call) failed(err error) *Error {
 	return e
 }
 
-// hold sleeps until the cool-down or the time left ends, a second at most: then it is worth asking again whether Redis
-// is back.
+// hold sleeps until the cool-down or the time left ends, but at most a second: then it asks again whether Redis is
+// back.
 func hold(ctx context.Context, wait, left time.Duration) error {
 	timer := time.NewTimer(min(wait, left, time.Second))
 	defer timer.Stop()

@@ -13,18 +13,18 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// A ban is a cool-down of a limiter that this process knows of, because it met it or because Redis had its requests
-// waiting for it. It is Redis that has the fleet wait for its end, and Redis can lose it: by FLUSHALL, by a restart
-// without data, by a failover. So the process keeps it until its end. What Redis grants meanwhile is not believed
-// before Redis has confirmed that somebody lifted the cool-down; one that is lost Redis is told of again.
+// A ban is a cool-down of a limiter that this process knows of, because it met it or because its requests waited for
+// it in Redis. Redis makes the fleet wait for its end, but can lose it: by FLUSHALL, by a restart without data, by a
+// failover. So this process keeps the ban until its end. If Redis grants permits before that, the process asks it
+// whether somebody lifted the cool-down; if the cool-down was lost, it tells Redis again.
 //
-// What a cool-down that was lifted and one that was lost leave is the same: a limiter without one. Therefore the
-// process that tells Redis of a ban leaves a trace beside it, the hash of a limiter that nobody acquires from, which
-// expires a little later than the ban. LiftCoolDown and Delete leave it alone, and what loses the cool-down loses it as
-// well. It is written after the cool-down, so that a replica which has it has both; and its number of permits is the
-// end of the ban, in seconds since the epoch, so that a replica which has only that of an earlier ban tells so.
+// A lifted cool-down and a lost one look the same: the limiter has none. Therefore the process that tells Redis of a
+// ban also leaves a trace, the hash of a limiter that nobody acquires from, which expires a little later than the
+// ban. LiftCoolDown and Delete leave the trace alone, and whatever loses the cool-down loses the trace as well. The
+// trace is written after the cool-down, so a replica that has the trace has both. Its number of permits is the end of
+// the ban, in seconds since the epoch, which shows whether a replica has only the trace of an earlier ban.
 //
-// Until its end a ban is in one of these states; what Redis replies takes it from one to another (noteReply, confirm):
+// Until its end a ban is in one of these states, which the replies of Redis change (noteReply, confirm):
 //
 //   - begun: neither told nor in doubt. This process has met it and is telling Redis.
 //   - told: Redis holds up the requests of the fleet. If a request gets its permits all the same, it is not sent before Redis
@@ -43,17 +43,18 @@ type ban struct {
 }
 
 const (
-	// tellTime bounds how long an answer is held up because Redis is told of a cool-down.
+	// tellTime bounds how long a response is held up to tell Redis of a cool-down.
 	tellTime = 2 * time.Second
-	// askAgain is how often Redis is asked when it did not answer.
+	// askAgain is how often Redis is asked again if it did not reply.
 	askAgain = time.Second
-	// watchAfter is how long a request waits for its permits before the process looks whether that is because of a
-	// ban, and askAgain how often it looks from then on.
+	// watchAfter is how long a request waits for its permits before the process looks whether a ban is the reason;
+	// after that it looks once in askAgain.
 	watchAfter = 50 * time.Millisecond
-	// traceSlack is by how many seconds the trace may be that of an earlier end: processes that meet a ban together
-	// leave one trace, and their clocks differ.
+	// traceSlack is by how many seconds the trace may show an earlier end: processes that meet a ban together leave
+	// one trace, and their clocks differ.
 	traceSlack = 2
-	// slack is by how much the same end may seem earlier: Redis counts whole milliseconds, and the answer takes a while.
+	// slack is by how much the same end may seem earlier: Redis counts whole milliseconds, and its reply takes a
+	// while.
 	slack = 100 * time.Millisecond
 )
 
@@ -117,10 +118,7 @@ func (l *limiter) tellOnce(ctx context.Context, b ban) error {
 	}
 	err := l.handle.CoolDown(ctx, b.until, opts...)
 	if errors.Is(err, ratelimiter.ErrNotInitialized) && l.rate != (ratelimiter.Rate{}) {
-		l.mu.Lock()
-		sets := l.sets
-		l.mu.Unlock()
-		if err = l.setRate(ctx, sets); err == nil {
+		if _, err = l.handle.TrySetRate(ctx, l.rate); err == nil {
 			err = l.handle.CoolDown(ctx, b.until, opts...)
 		}
 	}
@@ -156,8 +154,8 @@ func ignore(err, target error) error {
 	return err
 }
 
-// held returns the limiter for which the request has to wait here, because its ban is that of one host or because
-// Redis has to be asked about it and does not answer, and for how long; the longest.
+// held returns the limiter that the request has to wait for in this process the longest, and how long. The reason is
+// a ban of one host, or a ban that Redis has to be asked about while it does not reply.
 func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason Reason) {
 	for i := range c.plan.demands {
 		d := &c.plan.demands[i]
@@ -173,7 +171,7 @@ func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait 
 	return longest, wait, reason
 }
 
-// doubted returns how long the ban lasts when Redis has to be asked about it. It asks when it is time for that.
+// doubted returns how long the ban lasts if Redis has to be asked about it. It asks Redis at most once in askAgain.
 func (l *limiter) doubted(ctx context.Context, end time.Time) time.Duration {
 	now := time.Now()
 	l.mu.Lock()
@@ -197,8 +195,8 @@ func (l *limiter) doubted(ctx context.Context, end time.Time) time.Duration {
 	return left
 }
 
-// confirm asks Redis whether the ban still lasts: afterwards Redis has the fleet wait for its end, or it was lifted and
-// this process forgets it. While Redis does not answer, which is the error, it lasts.
+// confirm asks Redis whether the ban still lasts. Afterwards either Redis makes the fleet wait for its end, or it was
+// lifted and this process forgets it. If Redis does not reply, confirm returns the error and the ban lasts.
 func (l *limiter) confirm(ctx context.Context, b ban) error {
 	if !b.told {
 		return l.tell(ctx, b)
@@ -263,8 +261,8 @@ func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
 	return true
 }
 
-// A watch looks, while a request waits for its permits, whether it does so because of a ban that another process met:
-// then this one keeps it as well.
+// A watch finds out, while a request waits for its permits, whether it waits because of a ban that another process
+// met. If so, this process keeps the ban as well.
 type watch struct {
 	call    *call
 	mu      sync.Mutex
@@ -310,7 +308,7 @@ func (w *watch) look() {
 	}
 }
 
-// look asks Redis for a cool-down of l, once in askAgain, and for none while Redis is unavailable.
+// look asks Redis for a cool-down of l, at most once in askAgain. It does not ask while Redis is unavailable.
 func (s *limiters) look(ctx context.Context, l *limiter) {
 	now := time.Now()
 	s.mu.Lock()
@@ -325,7 +323,7 @@ func (s *limiters) look(ctx context.Context, l *limiter) {
 	if !due {
 		return
 	}
-	if err := s.learn(ctx, l); errors.Is(err, ratelimiter.ErrUnavailable) {
+	if err := s.learn(ctx, l); errors.Is(err, ratelimiter.ErrUnavailable) || errors.Is(err, ratelimiter.ErrOverloaded) {
 		s.mu.Lock()
 		s.away = time.Now().Add(askAgain)
 		s.mu.Unlock()
@@ -355,8 +353,8 @@ func (s *limiters) learn(ctx context.Context, l *limiter) error {
 	return nil
 }
 
-// coolDownUntil returns the end of the cool-down in Redis, or an instant before it by as long as the call took: at its
-// end a request is not to be held up by what this process knows.
+// coolDownUntil returns the end of the cool-down in Redis, early by the duration of the call, so this process does
+// not hold up a request beyond the end.
 func (l *limiter) coolDownUntil(ctx context.Context) (time.Time, error) {
 	begin := time.Now()
 	until, err := l.handle.CoolDownUntil(ctx)

@@ -163,6 +163,35 @@ func TestBanThatRedisForgot(t *testing.T) {
 	}
 }
 
+// TestBanOfALostLimiter checks that Redis is told of a ban whose limiters it has lost while the request was on its way, all of them or one:
+// they have their rates again, and another process waits for the end.
+func TestBanOfALostLimiter(t *testing.T) {
+	const ban = 3 * time.Second
+	for name, lose := range map[string]func(w *world){
+		"all": (*world).lose,
+		"one": func(w *world) {
+			redistest.Must(w.other().client.RateLimiter(w.key + "b").Delete(w.t.Context()))(w.t)
+		},
+	} {
+		inWorldOf(t, name, func(t *testing.T, w *world) {
+			p := &banner{w: w, bans: 1}
+			limits := rules(w.limit("a", 99, time.Second), w.limit("b", 99, time.Second))
+			get(t, w.transport(base(func(r *http.Request) (*http.Response, error) {
+				lose(w)
+				return p.RoundTrip(r)
+			}), limits, WithDetectors(says("slow down", ban, ""))), "http://x/")
+			for _, limiter := range []string{"a", "b"} {
+				require.Equal(t, ban, w.until(limiter), limiter)
+				rate := redistest.Must(w.client.RateLimiter(w.key + limiter).Rate(t.Context()))(t)
+				require.Equal(t, w.limit(limiter, 99, time.Second).Rate, rate)
+			}
+			get(t, w.other().transport(p, limits), "http://x/")
+			require.Zero(t, p.during(ban))
+			require.Equal(t, ban, w.elapsed())
+		})
+	}
+}
+
 // TestBanOutlivesOtherNames: a ban is kept while the process uses many other limiters, though Redis could not be told. Memory is bounded: of too many bans the one that ends first goes.
 func TestBanOutlivesOtherNames(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -176,7 +205,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		get(t, tr, "http://x/")
 		away.Store(false)
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{}, tr.set.Load())
+			tr.limiters.get(w.key+time.Duration(i).String(), &Limit{}, tr.set.Load().id)
 		}
 		require.Equal(t, ReasonCoolDown, rejected(t, tr, request(t, "GET", "http://x/", nil)).Reason)
 		require.Len(t, p.sent, 1)
@@ -184,7 +213,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		s := tr.limiters
 		const all = maxKept + 100
 		for i := range all {
-			l := s.get(w.key+"x"+time.Duration(i).String(), &Limit{}, tr.set.Load())
+			l := s.get(w.key+"x"+time.Duration(i).String(), &Limit{}, tr.set.Load().id)
 			l.ban.until = time.Now().Add(time.Hour + time.Duration(i)*time.Second)
 			s.keep(l)
 		}
@@ -192,7 +221,7 @@ func TestBanOutlivesOtherNames(t *testing.T) {
 		require.NotContains(t, s.kept, w.key+"a", "it ends first")
 		require.Contains(t, s.kept, w.key+"x"+time.Duration(all-1).String())
 		time.Sleep(2 * time.Hour)
-		s.keep(s.get(w.key+"last", &Limit{}, tr.set.Load()))
+		s.keep(s.get(w.key+"last", &Limit{}, tr.set.Load().id))
 		require.Less(t, len(s.kept), maxKept, "those that are over go")
 	})
 }

@@ -47,7 +47,7 @@ type peekedBody struct {
 	stopped chan struct{} // closed when the reading has ended
 }
 
-// readAhead begins to read the body of resp.
+// readAhead begins to read the body of resp ahead of the caller.
 func readAhead(resp *http.Response, limit int, panicked func(*PanicError)) *peekedBody {
 	b := &peekedBody{source: resp.Body, in: resp, length: resp.ContentLength, limit: limit, panicked: panicked, stopped: make(chan struct{})}
 	b.more.L = &b.mu
@@ -104,8 +104,7 @@ func (b *peekedBody) read() error {
 	}
 }
 
-// end notes that the reading has ended with err, and has the detectors look when RoundTrip does not wait for that
-// any more.
+// end notes that the reading has ended with err, and calls the detectors if RoundTrip has stopped waiting for that.
 func (b *peekedBody) end(err error) {
 	b.mu.Lock()
 	b.err, b.ended = err, true

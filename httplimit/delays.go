@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// Delays says how long the requests to a host took, from the moment at which they had their permits to the header of
-// the response, over the last minute or two.
+// Delays says how long recent requests to a host took, from the moment at which their permits were granted to the
+// header of the response. It covers the last one to two minutes.
 //
-// A limiter decides when requests leave. They keep to a limit when they arrive, too, as far as the delays of any two of
-// them on their way differ by less than the limiter's window is longer than the platform's. That difference cannot be
-// measured from here; Spread is how far whole round trips differ, which is more. Set a profile's WithMargin, or
-// the interval of a rule of your own, by it.
+// A limiter decides when requests leave, whereas the platform counts them when they arrive. The platform's limit
+// holds if the delays of any two requests on their way differ by no more than the limiter's window is longer than the
+// platform's. That difference cannot be measured from here; Spread measures how far whole round trips differ, which
+// is more. Use it to choose a profile's WithMargin, or the interval of a rule of your own.
 type Delays struct {
 	Requests int64
 	Least    time.Duration
@@ -25,8 +25,8 @@ type Delays struct {
 // Spread returns Most - Least.
 func (d Delays) Spread() time.Duration { return d.Most - d.Least }
 
-// Delays returns the delays of the requests to host, in lower case and without a port. Those that no rule matched, and
-// those without a response, do not count. A Transport measures 256 hosts at a time.
+// Delays returns the delays of the requests to host, which is in lower case and without a port. Requests that matched
+// no rule, and those without a response, do not count. A Transport measures up to 256 hosts at a time.
 func (t *Transport) Delays(host string) Delays { return t.delays.of(host, time.Now()) }
 
 // maxMeasured is how many hosts a Transport measures.

@@ -23,8 +23,8 @@ func TestImportersGetLittle(t *testing.T) {
 	root := redistest.Core
 	inbound := slices.Concat(root, []string{"limit"}, within("inbound", "internal/guard", "internal/keyname", "internal/rates"))
 	transport := slices.Concat(root, []string{"httplimit", "limit"},
-		within("internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
-	platform := slices.Concat(transport, within("platform"))
+		within("internal/authority", "internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"))
+	platform := slices.Concat(transport, within("platform", "internal/stream"))
 	gateway := slices.Concat(transport, within("gateway"))
 	rulefile := slices.Concat(platform, within("rulefile"))
 	require.Empty(t, redistest.Strangers(t, ".", transport...))

@@ -10,7 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// MaxPeek is how many bytes of a response's body a Detector sees at most, unless WithPeek says less.
+// MaxPeek is the largest number of bytes of a response's body that a Detector sees, unless WithPeek says less.
 const MaxPeek = 64 << 10
 
 // A Response is what a [Detector] sees of a platform's response: its status, its header and the start of its body. A
@@ -22,10 +22,10 @@ type Response struct {
 	Status int
 	// Header is the response's header. It is the caller's too.
 	Header http.Header
-	// Body is the start of the body, at most MaxPeek bytes. A gzip or deflate Content-Encoding that
-	// net/http has left in place is undone, as far as the bytes that were read go.
+	// Body is the start of the body, at most MaxPeek bytes. If net/http has left a gzip or deflate Content-Encoding in
+	// place, Body is decoded, as far as the bytes that were read allow.
 	Body []byte
-	// Complete says that Body is all of the body.
+	// Complete reports whether Body is the whole body.
 	Complete bool
 	// Now is when the response arrived, by this process' clock.
 	Now time.Time
@@ -50,37 +50,37 @@ func (r *Response) json() *envelope.Object {
 // A Verdict says what a platform's response means for the caller's rate. The zero Verdict says that the
 // request was not throttled.
 type Verdict struct {
-	// Throttled says that the platform rejected the request because of a limit, and did not execute it.
+	// Throttled reports that the platform rejected the request because of a limit, and did not execute it.
 	Throttled bool
-	// Until is when calls may go on. It is zero when the platform did not say and the Detector knows
-	// no number.
+	// Until is when calls may go on. It is zero if the platform did not say and the Detector has no default.
 	Until time.Time
-	// Banned says that it is a penalty which further calls make worse.
+	// Banned reports a penalty that further calls make worse.
 	Banned bool
-	// Scope says which of the platform's limits was met; empty when that is not known.
+	// Scope says which of the platform's limits was exceeded; it is empty if that is not known.
 	Scope Scope
-	// Reason is short, for errors and events: the platform's code, as a rule.
+	// Reason is a short text for errors and events, usually the platform's code.
 	Reason string
-	// Asked is when the platform, or who speaks in its name, asked calls to go on, where Until is earlier
-	// or zero because such a wait is bounded; otherwise it is zero. It is for events.
+	// Asked is when the platform asked calls to go on, if Until is earlier or zero because such a wait is bounded.
+	// Otherwise it is zero. It is for events.
 	Asked time.Time
-	// Ignored says why an answer that looks like a rejection is none, such as "the body is a file". It is
-	// for events; Throttled is false then, and Reason says what it looks like.
+	// Ignored says why a response that looks like a rejection is not taken for one, such as "the body is a file". Then
+	// Throttled is false, and Reason says which rejection it looks like. It is for events.
 	Ignored string
 }
 
-// A Scope names one of a platform's limits, so that a [Verdict] finds the [Limit] that it speaks of.
-// Package platform has those of its detectors and profiles; others may be made up.
+// A Scope names one of a platform's limits, and connects a [Verdict] with the [Limit] in question. Package platform
+// defines those of its detectors and profiles; you may make up others.
 type Scope string
 
-// MaxPenalty bounds what a platform's text or header can make a fleet wait: an Until read from it is
-// never before Response.Now and never more than this after it. Each detector has a tighter bound for each
-// of its limits, and what an Until was before is in [Verdict.Asked]. Only quotas of a month, whose end is
-// known without the platform's word, may be longer.
+// MaxPenalty bounds how long a platform's text or header can make a fleet wait. An Until read from it is never before
+// Response.Now, and never more than MaxPenalty after it. Each detector has a tighter bound for each of its limits;
+// the Until before it was bounded is in [Verdict.Asked]. Only monthly quotas may last longer, because their end is
+// known without the platform's word.
 const MaxPenalty = 24 * time.Hour
 
 // A Detector decides from a platform's response whether the platform throttled the request. Detect is called once for
-// each response, by several goroutines at once, and must not block. When it panics it has no say: see [PanicError].
+// each response, by several goroutines at once, and must not block. If it panics, its verdict is ignored: see
+// [PanicError].
 type Detector interface{ Detect(*Response) Verdict }
 
 // A DetectorFunc is a function that is a [Detector].
@@ -89,9 +89,9 @@ type DetectorFunc func(*Response) Verdict
 // Detect calls f.
 func (f DetectorFunc) Detect(r *Response) Verdict { return f(r) }
 
-// First returns a Detector whose verdict is that of the first of the detectors that says Throttled, otherwise of the
-// first that says Ignored, otherwise the zero Verdict. Detectors that are surer, or that know a longer penalty, should
-// come first.
+// First returns a Detector that asks several detectors. Its verdict is the first that is Throttled, otherwise the
+// first with Ignored set, otherwise the zero Verdict. Put detectors that are more certain, or that know a longer
+// penalty, first.
 func First(detectors ...Detector) Detector { return first(slices.Clone(detectors)) }
 
 type first []Detector
@@ -119,15 +119,12 @@ func (f first) NeedsBody(status int, header http.Header) bool {
 	return false
 }
 
-// A selective is a detector that says from the status and the header whether it needs the body.
-type selective struct {
-	DetectorFunc
-	needs func(status int, header http.Header) bool
-}
+// A headerDetector is a detector that never needs the body.
+type headerDetector struct{ DetectorFunc }
 
-func (s selective) NeedsBody(status int, header http.Header) bool { return s.needs(status, header) }
+func (headerDetector) NeedsBody(int, http.Header) bool { return false }
 
-// bounded returns the verdict with an Until that is d after the response, within 0 and most.
+// bounded returns the verdict with an Until that is d after the response, where d is limited to 0..most.
 func (v Verdict) bounded(r *Response, d, most time.Duration) Verdict {
 	v.Until, v.Asked = envelope.Bounded(r.Now, d, most)
 	return v

@@ -11,25 +11,28 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// HTTPDetector returns a Detector of the rejections that HTTP itself defines, for platforms without a detector of their own.
+// HTTPDetector returns a Detector for the rejections that HTTP itself defines. Use it for platforms without a
+// detector of their own.
 //
-//   - 429 (RFC 6585 §4) is Throttled, with whatever header or none.
-//   - 503 is Throttled when Retry-After, or RateLimit with nothing remaining, says when to come back;
-//     otherwise it is a server that is down.
+//   - 429 (RFC 6585 §4) is Throttled, whatever its header is.
+//   - 503 is Throttled if Retry-After, or RateLimit with nothing remaining, says when to come back; otherwise the
+//     server is down.
 //
-// Until is Retry-After's, in seconds or as a date (RFC 9110 §10.2.3). Without that it is the longest of
-// the "t" of the RateLimit items whose "r" is 0, or the window "w" of the policy of that name in
-// RateLimit-Policy where the item has no "t" (draft-ietf-httpapi-ratelimit-headers-11,
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/). Without that it is zero.
+// Until comes from Retry-After, in seconds or as a date (RFC 9110 §10.2.3), or from Retry-After-Ms, whichever is
+// longer. Some platforms and proxies do not keep to the RFC. So the detector also reads fractions, durations such as
+// 40s, dates in UTC, with an offset or of RFC 3339, and instants in seconds or milliseconds since 1970. Of several
+// values the longest plausible one counts, at most 366 days. A text in none of these forms is ignored.
 //
-// An Until is never further off than [WithMaxRetryAfter] says.
+// Without such a wait, Until comes from the RateLimit items whose "r" is 0 (draft-ietf-httpapi-ratelimit-headers-11,
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/). It is the longest of their "t"; an item
+// without "t" counts with the window "w" of the policy of that name in RateLimit-Policy. Without these Until is zero.
+// It is never further off than [WithMaxRetryAfter] says.
 //
-// "r=0" on any other status is not Throttled: the request was executed, and the draft ties no meaning
-// to it, so that a hint to one client would silence a fleet. X-RateLimit-Reset and the like are
-// not read: some platforms write an instant there, others a number of seconds.
+// "r=0" with any other status is not Throttled: the request was executed, and the draft gives it no further meaning,
+// so a hint to one client would silence a fleet. X-RateLimit-Reset and similar fields are not read, because some
+// platforms write an instant there and others a number of seconds.
 func HTTPDetector() Detector {
-	never := func(int, http.Header) bool { return false }
-	return selective{needs: never, DetectorFunc: func(r *Response) Verdict {
+	return headerDetector{func(r *Response) Verdict {
 		if r.Status != http.StatusTooManyRequests && r.Status != http.StatusServiceUnavailable {
 			return Verdict{}
 		}
@@ -48,9 +51,9 @@ func HTTPDetector() Detector {
 	}}
 }
 
-// DefaultMaxRetryAfter is the bound of [WithMaxRetryAfter] unless it is set. The header is the word of
-// whoever answers. An hour is the longest window of a documented limit that ends by such a header
-// (GitHub's); a host that asks for more is asked again every hour, which costs it one rejection.
+// DefaultMaxRetryAfter is the bound of [WithMaxRetryAfter] unless it is set. Whoever responds chooses the header. An
+// hour is the longest window of a documented limit that such a header ends (GitHub's). A host that asks for more is
+// asked again every hour, which costs it one rejection.
 const DefaultMaxRetryAfter = time.Hour
 
 func (r *Response) longestRetryAfter() time.Duration {

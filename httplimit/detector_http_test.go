@@ -22,7 +22,7 @@ var httpRows = []detecttest.Row{
 	{Name: "a huge number", Status: 429, Until: time.Hour, Asked: envelope.MaxSeconds * time.Second, Want: detecttest.Throttled("", "status 429"), Header: "Retry-After: 123456789012345678901234567890\n"},
 	{Name: "without any header", Status: 429, Until: -1, Want: detecttest.Throttled("", "status 429"), Body: `{"message":"slow down"}`},
 	{Name: "a Retry-After that is none", Status: 429, Until: -1, Want: detecttest.Throttled("", "status 429"), Header: "Retry-After: -5\n"},
-	{Name: "a fraction", Status: 429, Until: -1, Want: detecttest.Throttled("", "status 429"), Header: "Retry-After: 1.5\n"},
+	{Name: "a fraction", Status: 429, Until: 1500 * time.Millisecond, Want: detecttest.Throttled("", "status 429"), Header: "Retry-After: 1.5\n"},
 	{Name: "unavailable for a while", Status: 503, Until: 5 * time.Second, Want: detecttest.Throttled("", "status 503"), Header: "Retry-After: 5\n"},
 	{Name: "RateLimit", Status: 429, Until: 30 * time.Second, Want: detecttest.Throttled("", "status 429"), Header: "RateLimit: \"default\";r=0;t=30\n"},
 	{Name: "RateLimit on 503", Status: 503, Until: 30 * time.Second, Want: detecttest.Throttled("", "status 503"), Header: "RateLimit: \"default\";r=0;t=30\n"},

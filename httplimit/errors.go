@@ -10,27 +10,27 @@ import (
 	"time"
 )
 
-// ErrRejected is the error of a request that the Transport rejected. It was not sent to the platform; with [WithRetry] it
-// may have been sent and throttled, but was not executed.
+// ErrRejected is the error of a request that the Transport rejected. It was not sent to the platform. With
+// [WithRetry] an earlier attempt may have been sent and throttled, but it was not executed.
 var ErrRejected = errors.New("httplimit: rejected before it was sent")
 
-// A Reason tells why a request was rejected. That of an [Event] may also be what a platform said.
+// A Reason says why a request was rejected. In an [Event] it may also be the platform's reason.
 type Reason string
 
 // The reasons of an [Error].
 const (
 	ReasonWait        Reason = "no permit in time"          // the permits take longer than the request may wait
-	ReasonCoolDown    Reason = "cool-down"                  // the same, because of a cool-down that this process knows of
-	ReasonHost        Reason = "cool-down of the host"      // the same, of the one host that throttled it
-	ReasonContext     Reason = "the request's context"      // it ended while the request waited
+	ReasonCoolDown    Reason = "cool-down"                  // as ReasonWait, because of a cool-down that this process knows of
+	ReasonHost        Reason = "cool-down of the host"      // as ReasonCoolDown, but only for the host that throttled
+	ReasonContext     Reason = "the request's context"      // the context ended while the request waited
 	ReasonUnavailable Reason = "no answer from the limiter" // Redis is unavailable, and the outage policy is closed
 	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
-// A Bound is what bounds the wait of a request.
+// A Bound says which setting bounds the wait of a request.
 type Bound string
 
-// The bounds of an [Error]; the smallest that a request has counts.
+// The bounds of an [Error]; the smallest that applies to a request counts.
 const (
 	BoundDeadline  Bound = "the deadline of its context"
 	BoundContext   Bound = "ContextWithMaxWait"
@@ -38,22 +38,22 @@ const (
 	BoundDefault   Bound = "DefaultMaxWait" // for a request with none of the others
 )
 
-// An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for
-// every Error. http.Client wraps it in a *url.Error, through which errors.As finds it, and whose text has the URL of the
-// request in it: see [Redact].
+// An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for every Error.
+// http.Client wraps it in a *url.Error. errors.As finds the Error in that; its text contains the URL of the request:
+// see [Redact].
 type Error struct {
-	// Limiter is the name in Redis of the limiter that rejected the request; empty when none did.
+	// Limiter is the name in Redis of the limiter that rejected the request, or empty if none did.
 	Limiter string
-	// Wait is how long it takes, at the least, until that limiter can grant the request; 0 when that is not known.
+	// Wait is the shortest time after which that limiter can grant the request, or 0 if it is not known.
 	Wait time.Duration
-	// MaxWait is how long the request might wait, and BoundBy is what set that. Both are zero unless the wait was too long.
+	// MaxWait is how long the request was allowed to wait, and BoundBy says what set that bound. Both are zero unless
+	// the wait was too long.
 	MaxWait time.Duration
 	BoundBy Bound
 	// Reason is one of the reasons above.
 	Reason Reason
-	// Err is the cause, if there is one: the context's error, which is context.DeadlineExceeded also
-	// where its deadline left too little time for the wait, or one of the limiter's such as
-	// ratelimiter.ErrUnavailable.
+	// Err is the cause, or nil. It is the context's error, which is context.DeadlineExceeded also if the deadline left
+	// too little time for the wait, or an error of the limiter such as ratelimiter.ErrUnavailable.
 	Err error
 }
 
@@ -84,6 +84,6 @@ func (e *Error) Is(target error) bool { return target == ErrRejected }
 // Unwrap returns Err.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether the deadline of the request's context was too early for the wait, as in net.Error. It is false
-// where another bound ended the wait, and for a rejection by a rule.
+// Timeout reports whether the deadline of the request's context was too early for the wait, as in net.Error. It
+// returns false if another bound ended the wait, and for a rejection by a rule.
 func (e *Error) Timeout() bool { return errors.Is(e.Err, context.DeadlineExceeded) }

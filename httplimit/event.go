@@ -12,54 +12,59 @@ type EventKind string
 
 // The kinds of events, in the order in which a request may meet them.
 const (
-	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it unless [WithRuleRates]; Reason
-	// has both. It is looked for
-	// when the Transport first uses the limiter, behind the response.
+	// EventRateDiffers: the limiter has another rate than its Limit says, and keeps it unless [WithRuleRates] is set;
+	// Reason has both rates. The Transport compares them when it first uses the limiter, after the response or the
+	// rejection.
 	EventRateDiffers EventKind = "rate differs"
 	// EventAdmitted: the permits were granted after Wait, and the request is sent.
 	EventAdmitted EventKind = "admitted"
 	// EventDegraded: the outage policy admitted the request during an outage of Redis. It comes before EventAdmitted.
 	EventDegraded EventKind = "degraded"
-	// EventRejected: nothing was sent; Err is the *Error. With DryRun it was sent all the same.
+	// EventRejected: nothing was sent, and Err is the *Error. With DryRun the request was sent anyway.
 	EventRejected EventKind = "rejected"
-	// EventIgnored: an answer looks like a rejection for Reason and is not taken for one, since Err: it is
-	// not the envelope of the platform's gateway, or another host gave it. Nothing cools down.
+	// EventIgnored: the response looks like a rejection for Reason, but is not taken for one. Err says why: it is not
+	// the envelope of the platform's gateway, or another host sent it. Nothing cools down.
 	EventIgnored EventKind = "penalty ignored"
-	// EventThrottled: the platform throttled the request, until Until as far as it is known; Reason,
-	// Scope, Banned and Status say how. Asked is set when the platform asked for more than that.
+	// EventUnread: a detector needed the response's body and did not see all of it. Err says why: it has a content
+	// coding that cannot be read, or is damaged. It is not known whether the body reported a penalty.
+	EventUnread EventKind = "body not read"
+	// EventThrottled: the platform throttled the request, until Until if that is known; Reason, Scope, Banned and
+	// Status have the details. Asked is set if the platform asked for more than Until.
 	EventThrottled EventKind = "throttled"
-	// EventCoolDown: Limiter grants nothing before Until, in the whole fleet. When Err is set Redis
-	// could not be told, and only this process obeys until it can be. With DryRun nobody does.
+	// EventCoolDown: Limiter grants nothing before Until, in the whole fleet. If Err is set, Redis could not be told,
+	// and only this process obeys until Redis can be told. With DryRun no process obeys.
 	EventCoolDown EventKind = "cool-down"
-	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too.
-	// Those of this process to Host wait until Until.
+	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too. This process's
+	// requests to Host wait until Until.
 	EventHostCoolDown EventKind = "host cool-down"
-	// EventPanic: a function that the Transport was given panicked; Err is the [*PanicError], which says what
+	// EventPanic: a function that was passed to the Transport panicked. Err is the [*PanicError], which says what
 	// became of the request.
 	EventPanic EventKind = "panic"
-	// EventUnsettled: the permits of Limiter could not be settled because of Err, and stay what was spent, or not: the
-	// reply may have been lost.
+	// EventUnsettled: the permits of Limiter keep the number that was spent at first, because of Err. Either the
+	// number used is not known, because the caller did not read the body to its end, the body could not be read, or
+	// [Limit.Settle] returned -1. Or Redis could not be told, or its reply was lost; in the latter case the permits
+	// may be settled.
 	EventUnsettled EventKind = "unsettled"
 	// EventRetry: the throttled request is sent again after Wait.
 	EventRetry EventKind = "retry"
 )
 
-// An Event tells the function of [WithEvents] what happened, for logs and metrics. Fields that a kind does not use are
-// zero.
+// An Event describes what happened to a request; the function of [WithEvents] gets it, for logs and metrics. Fields
+// that a kind does not use are zero.
 type Event struct {
 	Kind    EventKind
-	Request *http.Request // the caller's; not to be changed. Its URL may hold secrets: see RedactURL.
-	Rules   []string      // the names of the rules that matched; not to be changed
-	Limiter string        // the one it is about, by its name in Redis
-	Wait    time.Duration // how long the request waited, would have to, or will
+	Request *http.Request // the caller's; do not modify it. Its URL may contain secrets: see RedactURL.
+	Rules   []string      // the names of the rules that matched; do not modify them
+	Limiter string        // the name in Redis of the limiter in question
+	Wait    time.Duration // how long the request waited, would have to wait, or will wait
 	Until   time.Time     // the end of a penalty, by this process' clock
-	Asked   time.Time     // what the platform asked for, when Until is earlier or not known
-	Host    string        // the one that answered, in lower case and without its port
-	Scope   Scope         // which of the platform's limits
+	Asked   time.Time     // the end that the platform asked for, if Until is earlier or not known
+	Host    string        // the host that responded, in lower case and without its port
+	Scope   Scope         // which of the platform's limits was exceeded
 	Banned  bool          // a penalty that further calls make worse
-	Status  int           // of the platform's answer
-	Attempt int           // 1 for the first time that the request is sent
-	Reason  Reason        // the platform's, or one of an Error's reasons
-	DryRun  bool          // nothing was held up
+	Status  int           // the status code of the platform's response
+	Attempt int           // 1 if the request is sent for the first time
+	Reason  Reason        // the platform's reason, or one of an Error's reasons
+	DryRun  bool          // the request was not held up
 	Err     error
 }

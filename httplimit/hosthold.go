@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// maxHosts bounds how many hosts of one limiter a process holds each by itself. As long as so many are held, each further
-// one shares its hold with those that have the same of sharedHolds numbers. So no hold ends early, however many hosts
-// throttle.
+// maxHosts is how many hosts of one limiter a process holds individually. While that number is held, further hosts
+// share sharedHolds holds by a hash of their names. So no hold ends early, however many hosts throttle.
 const maxHosts, sharedHolds = 1024, 256
 
 var hostSeed = maphash.MakeSeed()
 
-// sharedHost returns what stands for a host that shares its hold. No host has such a name.
+// sharedHost returns the name of the hold that the host shares with others. No host has such a name.
 func sharedHost(host string) string {
 	return fmt.Sprint(" ", maphash.String(hostSeed, host)%sharedHolds)
 }
 
-// A hostHold makes the requests to one host wait that spend a limiter which requests to other hosts spend too. It holds in
-// this process alone: a limiter for each host would cost every request another limiter in Redis, and Redis the keys of
-// every host that is ever called. A rule has such limiters with {host} in their name.
+// A hostHold makes requests to one host wait, if they spend a limiter that requests to other hosts spend too. It
+// holds in this process alone. A limiter for each host would cost every request one more limiter in Redis, and would
+// leave keys there for every host that is ever called. A rule gets such limiters with {host} in their name.
 type hostHold struct {
 	until time.Time
 	back  backOff

@@ -143,7 +143,7 @@ func TestHostHold(t *testing.T) {
 		tr = w.transport(busy("90", "a"), append(opts, WithMaxWait(80*time.Second), WithEarlyRejection())...)
 		get(t, tr, "http://a/")
 		for i := range 3 * maxLimiters { // other names do not push it out
-			tr.limiters.get(w.key+fmt.Sprint(i), &Limit{}, tr.set.Load())
+			tr.limiters.get(w.key+fmt.Sprint(i), &Limit{}, tr.set.Load().id)
 		}
 		require.Equal(t, ReasonHost, rejected(t, tr, request(t, "GET", "http://a/", nil)).Reason)
 		require.Zero(t, w.elapsed(), "rejected at once")

@@ -53,7 +53,7 @@ func onServers(t *testing.T, handler http.Handler, f func(t *testing.T, s *serve
 			s.client = &http.Client{Transport: tr}
 			f(t, s)
 			s.client.CloseIdleConnections()
-			require.Eventually(t, func() bool { return left() == "" }, 10*time.Second, 5*time.Millisecond)
+			require.Eventually(t, func() bool { return left() == "" }, time.Minute, 5*time.Millisecond)
 			srv.Close()
 			require.NoError(t, client.Close())
 		})

@@ -8,9 +8,9 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// An index finds the rules that may match requests to a host: those that name it, and those that do not say which
-// hosts they are for, in the order in which they were given. Its size grows with the number of rules, not of both kinds
-// multiplied.
+// An index finds the rules that may match requests to a host, in the order in which they were given: those that name
+// the host, and those that name none. Its size is the sum of the numbers of both kinds of rules, and not their
+// product.
 type index struct {
 	byHost map[string][]candidate
 	others []candidate // for any host
@@ -47,7 +47,7 @@ func newIndex(rules []*rule) index {
 // candidates returns the rules that may match requests to the host.
 func (x *index) candidates(host string) candidates { return candidates{x.byHost[host], x.others} }
 
-// A candidates is those that are left of two lists.
+// A candidates holds what is left of two lists while they are merged.
 type candidates struct{ own, others []candidate }
 
 func (l *candidates) empty() bool { return len(l.own)+len(l.others) == 0 }

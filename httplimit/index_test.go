@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
@@ -134,7 +135,7 @@ func matchesPlainly(m Match, req *http.Request) bool {
 	if len(m.Methods) > 0 && !slices.Contains(m.Methods, r.Method) {
 		return false
 	}
-	if len(m.Hosts) > 0 && !slices.ContainsFunc(m.Hosts, func(s string) bool { return hostMatches(strings.ToLower(s), r.Host) }) {
+	if len(m.Hosts) > 0 && !slices.ContainsFunc(m.Hosts, func(s string) bool { return authority.Covers(strings.ToLower(s), r.Host) }) {
 		return false
 	}
 	for name, want := range m.Query {

@@ -4,7 +4,6 @@ package httplimit
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"time"
 
@@ -36,18 +35,16 @@ type limiter struct {
 	handle *ratelimiter.RateLimiter
 	client *ratelimiter.Client
 	rate   ratelimiter.Rate // zero: it is set elsewhere
-	set    *ruleSet         // in which a Limit first named it
+	set    uint64           // in which a Limit first named it: the set itself would live as long as the limiter
 
 	*limiterState
 }
 
 // A limiterState is what this process knows of a limiter, whatever the rules say of it.
 type limiterState struct {
-	busy   chan struct{} // holds one token while somebody sets the rate
-	asking chan struct{} // and while somebody asks whether the ban still lasts
+	asking chan struct{} // holds one token while somebody asks whether the ban still lasts
 
 	mu       sync.Mutex
-	sets     int  // how often this process has seen to it that the limiter has a rate
 	compared bool // the rate in Redis was compared with rate
 	back     backOff
 	ban      ban
@@ -60,8 +57,8 @@ func newLimiters(client *ratelimiter.Client) *limiters {
 	return &limiters{client: client, young: map[string]*limiter{}}
 }
 
-// get returns the limiter of that name as the first Limit of a set that named it has it.
-func (s *limiters) get(name string, l *Limit, set *ruleSet) *limiter {
+// get returns the limiter of that name, as the first Limit in the set that named it defines it.
+func (s *limiters) get(name string, l *Limit, set uint64) *limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	found := s.young[name]
@@ -84,15 +81,18 @@ func (s *limiters) get(name string, l *Limit, set *ruleSet) *limiter {
 	return found
 }
 
-// renew returns a limiter as a Limit of a set has it, with what is known of it; old is what it was by other rules, or nil.
-// Requests that have begun go on with that.
-func (s *limiters) renew(old *limiter, name string, limit *Limit, set *ruleSet) *limiter {
+// renew returns a limiter as a Limit of a set defines it, with the state that is known. The limiter under other rules
+// is old, or nil. Requests that have begun go on with old.
+func (s *limiters) renew(old *limiter, name string, limit *Limit, set uint64) *limiter {
 	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate, set: set}
+	if limit.Rate != (ratelimiter.Rate{}) {
+		l.handle = l.handle.WithRate(limit.Rate)
+	}
 	if limit.OutagePolicy != nil {
 		l.handle = l.handle.OnOutage(*limit.OutagePolicy)
 	}
 	if old == nil {
-		l.limiterState = &limiterState{busy: make(chan struct{}, 1), asking: make(chan struct{}, 1)}
+		l.limiterState = &limiterState{asking: make(chan struct{}, 1)}
 		return l
 	}
 	l.limiterState = old.limiterState
@@ -102,8 +102,9 @@ func (s *limiters) renew(old *limiter, name string, limit *Limit, set *ruleSet) 
 	return l
 }
 
-// keep keeps l in memory until its bans are over, however many other limiters are used meanwhile. Of more than maxKept
-// it forgets those whose bans are over, or the one whose ban ends first of those whose bans Redis knows as well.
+// keep keeps l in memory until its bans are over, however many other limiters are used meanwhile. Beyond maxKept
+// limiters it forgets those whose bans are over; if there are none, it forgets the one whose ban ends first among
+// those that Redis knows as well.
 func (s *limiters) keep(l *limiter) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +130,8 @@ func (s *limiters) keep(l *limiter) {
 	s.kept[l.name] = l
 }
 
-// bannedUntil returns the end of the latest ban that the limiter remembers, also of a single host, and whether one of a
-// single host lasts, of which this process alone knows.
+// bannedUntil returns the end of the latest ban of the limiter, including bans of single hosts. It also reports
+// whether a ban of a single host lasts, which this process alone knows of.
 func (l *limiter) bannedUntil(now time.Time) (end time.Time, alone bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -152,69 +153,11 @@ func within(ctx context.Context, end time.Time) (context.Context, context.Cancel
 	return context.WithTimeout(ctx, max(time.Until(end), leastTime))
 }
 
-// prepare gives the limiters their rates, after Redis said that one of them has none: it is new, has expired or was
-// deleted. Redis is asked for permits first, and not given a rate first, so that the outage policy has the first word
-// where Redis is unavailable. seen are the limiters' sets before Redis was asked: a rate that was set since is not set
-// again. A Redis that does not answer is no error here: the outage policy decides when it is asked again.
-func (c *call) prepare(ctx context.Context, end time.Time, seen []int) error {
-	bounded, cancel := within(ctx, end)
-	defer cancel()
-	for i, d := range c.plan.demands {
-		err := d.setRate(bounded, seen[i])
-		if err != nil && ctx.Err() == nil && (errors.Is(err, ratelimiter.ErrUnavailable) || bounded.Err() != nil) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// sets returns how often each limiter got its rate.
-func (p *plan) sets() []int {
-	list := make([]int, len(p.demands))
-	for i, d := range p.demands {
-		d.mu.Lock()
-		list[i] = d.sets
-		d.mu.Unlock()
-	}
-	return list
-}
-
-// setRate gives the limiter its rate when it has none, unless that was done since seen.
-func (l *limiter) setRate(ctx context.Context, seen int) error {
-	if l.rate == (ratelimiter.Rate{}) {
-		return nil
-	}
-	select {
-	case l.busy <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	defer func() { <-l.busy }()
-	l.mu.Lock()
-	sets := l.sets
-	l.mu.Unlock()
-	if sets != seen {
-		return nil
-	}
-	set, err := l.handle.TrySetRate(ctx, l.rate)
-	if err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sets++
-	l.compared = l.compared || set
-	return nil
-}
-
-// compareRates tells when a limiter goes by another rate than the rule's, the first time that Redis has answered for
-// it: a change of the rule does not change a rate that is in Redis, unless WithRuleRates, and a limit that nobody keeps should be seen. A
-// Redis that does not answer now is asked with another request. It is done for a request that was rejected, or has been
-// answered by the platform, and not between the permits and the sending: there every delay makes requests arrive
-// closer together than they were granted.
+// compareRates reports a limiter whose rate differs from the rule's, the first time that Redis has replied for it. A
+// change of the rule does not change a rate in Redis, unless WithRuleRates is set, and a limit that nobody keeps
+// should be noticed. If Redis does not reply now, a later request asks it. compareRates runs after the rejection or
+// the platform's response, and not between the permits and the sending: a delay there makes requests arrive closer
+// together than they were granted.
 func (c *call) compareRates() {
 	for _, d := range c.plan.demands {
 		if d.rate == (ratelimiter.Rate{}) || !d.claimComparison() {
@@ -240,7 +183,7 @@ func (c *call) compareRates() {
 	}
 }
 
-// claimComparison reports whether the caller is to compare the rate: nobody else has.
+// claimComparison reports whether the caller is the first, who has to compare the rate.
 func (l *limiter) claimComparison() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

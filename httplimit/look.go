@@ -4,19 +4,16 @@ package httplimit
 
 import (
 	"bytes"
-	"compress/flate"
-	"compress/gzip"
-	"compress/zlib"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
 )
 
-// A BodySelector is a [Detector] that decides for which responses it needs the body. Other detectors get the start of
-// every body that is text by its Content-Type, or has no Content-Type: JSON, XML, HTML and plain text, but not streams
-// of events or lines, and not files or parts of files, which have a Content-Disposition, a Content-Range or status 206.
+// A BodySelector is a [Detector] that decides which responses it needs the body of. Other detectors get the start of
+// every body that is text: JSON, XML, HTML, plain text, or a body without a Content-Type. They do not get streams of
+// events or lines, nor files or parts of files, which have a Content-Disposition, a Content-Range or status 206.
 type BodySelector interface {
 	NeedsBody(status int, header http.Header) bool
 }
@@ -60,7 +57,7 @@ func (c *call) look(resp *http.Response) *answer {
 		late = func(body []byte, ended bool) {
 			seen := seen
 			seen.Header = header
-			seen.show(body, ended)
+			c.show(&seen, body, ended)
 			// In the goroutine that reads ahead nobody else recovers what a hook of the redis client panics with.
 			c.t.contain(&c.event, "telling Redis of a cool-down", func() { c.judge(&answer{}, seen) })
 		}
@@ -70,7 +67,7 @@ func (c *call) look(resp *http.Response) *answer {
 	}
 	a.ended = a.body.err == io.EOF
 	if needed {
-		seen.show(a.body.buf, a.body.complete())
+		c.show(&seen, a.body.buf, a.body.complete())
 		c.judge(a, seen)
 	}
 	return a
@@ -99,32 +96,26 @@ func (c *call) ignored(v Verdict, status int) {
 }
 
 // show sets the start of the body, decoded when the caller asked for a coding itself, since net/http leaves the decoding
-// to the caller then. A body that cannot be decoded is not shown.
-func (r *Response) show(body []byte, complete bool) {
+// to the caller then. A body that cannot be decoded is not shown, and an event tells of it.
+func (c *call) show(r *Response, body []byte, complete bool) {
 	r.Body, r.Complete = body, complete
-	coding := strings.ToLower(strings.TrimSpace(r.Header.Get("Content-Encoding")))
-	if coding == "" || coding == "identity" {
+	coding := contentCoding(r.Header)
+	if coding == "" || len(body) == 0 {
+		r.Complete = complete && coding == ""
 		return
-	}
-	var source io.Reader
-	var err error
-	switch coding {
-	case "gzip", "x-gzip":
-		source, err = gzip.NewReader(bytes.NewReader(body))
-	case "deflate":
-		// RFC 9110 §8.4.1.2: the zlib format; some send the bare one.
-		if source, err = zlib.NewReader(bytes.NewReader(body)); err != nil {
-			source, err = flate.NewReader(bytes.NewReader(body)), nil
-		}
-	default:
-		source, err = nil, io.ErrNoProgress
 	}
 	r.Body, r.Complete = nil, false
-	if err != nil {
-		return
+	source, err := decoded(coding, bytes.NewReader(body))
+	if err == nil {
+		// Bounded: some hundred bytes can decode to gigabytes.
+		var plain []byte
+		plain, err = io.ReadAll(io.LimitReader(source, MaxPeek+1))
+		r.Complete = complete && err == nil && len(plain) <= MaxPeek
+		r.Body = plain[:min(len(plain), MaxPeek)]
 	}
-	// Bounded: some hundred bytes can decode to gigabytes.
-	plain, err := io.ReadAll(io.LimitReader(source, MaxPeek+1))
-	r.Complete = complete && err == nil && len(plain) <= MaxPeek
-	r.Body = plain[:min(len(plain), MaxPeek)]
+	if err != nil && (complete || !errors.Is(err, io.ErrUnexpectedEOF)) {
+		e := c.event
+		e.Kind, e.Status, e.Host, e.Err = EventUnread, r.Status, c.host(), fmt.Errorf("httplimit: the body was not looked at: %w", err)
+		c.t.emit(e)
+	}
 }

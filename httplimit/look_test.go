@@ -11,6 +11,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -351,18 +352,20 @@ func TestCodings(t *testing.T) {
 		start        string
 		length       int
 		complete     bool
+		unread       bool // an event tells of it
 	}{
-		{"gzip", pack(gz, "slow down"), "slow down", 9, true},
-		{"X-GZIP", pack(gz, "slow down"), "slow down", 9, true},
-		{"deflate", pack(zl, "slow down"), "slow down", 9, true},
-		{"deflate", pack(fl, "slow down"), "slow down", 9, true},
-		{"identity", "slow down", "slow down", 9, true},
-		{"br", "slow down", "", 0, false},
-		{"gzip, gzip", pack(gz, "slow down"), "", 0, false},
-		{"gzip", "slow down", "", 0, false},
-		{"gzip", pack(gz, bomb), "0000", MaxPeek, false},
-		{"gzip", half[:len(half)-8], "slow down. slow", 1100, false},
-		{"gzip", "", "", 0, false},
+		{"gzip", pack(gz, "slow down"), "slow down", 9, true, false},
+		{"X-GZIP", pack(gz, "slow down"), "slow down", 9, true, false},
+		{"deflate", pack(zl, "slow down"), "slow down", 9, true, false},
+		{"deflate", pack(fl, "slow down"), "slow down", 9, true, false},
+		{"identity", "slow down", "slow down", 9, true, false},
+		{"gzip, identity", pack(gz, "slow down"), "slow down", 9, true, false},
+		{"br", "slow down", "", 0, false, true},
+		{"gzip, gzip", pack(gz, "slow down"), "", 0, false, true},
+		{"gzip", "slow down", "", 0, false, true},
+		{"gzip", pack(gz, bomb), "0000", MaxPeek, false, false},
+		{"gzip", half[:len(half)-8], "slow down. slow", 1100, false, true},
+		{"gzip", "", "", 0, false, false},
 	}
 	for _, c := range cases {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -380,6 +383,7 @@ func TestCodings(t *testing.T) {
 			require.True(t, strings.HasPrefix(string(seen.Body), c.start), "%s: %.20q", c.coding, seen.Body)
 			require.Len(t, seen.Body, c.length, c.coding)
 			require.Equal(t, c.complete, seen.Complete, c.coding)
+			require.Equal(t, c.unread, slices.Contains(w.kinds(), EventUnread), c.coding)
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
@@ -22,7 +23,7 @@ type probe struct {
 	query         url.Values    // of the URL, parsed when first asked for
 }
 
-// hostOf returns the host of a request in the form in which rules match it.
+// hostOf returns the host of a request in the form in which rules match it: that of the Host field, if it is set.
 func hostOf(req *http.Request) string {
 	if req.Host != "" {
 		return bareHost(req.Host)
@@ -70,10 +71,13 @@ func requestPath(u *url.URL) string {
 	return p
 }
 
-// bareHost returns a host in lower case without its port and without the dot of a rooted name.
+// bareHost returns the host of an authority in its normal form. One that is no host, such as the path of a socket, which
+// only the base understands, is in lower case.
 func bareHost(host string) string {
-	host = (&url.URL{Host: host}).Hostname()
-	return strings.ToLower(strings.TrimSuffix(host, "."))
+	if a, err := authority.Parse(host); err == nil {
+		return a.Host
+	}
+	return strings.ToLower((&url.URL{Host: host}).Hostname())
 }
 
 func (p *probe) queryValues() url.Values {
@@ -87,7 +91,7 @@ func (p *probe) queryValues() url.Values {
 type matcher struct {
 	match    Match
 	patterns []muxpattern.Pattern
-	hosts    []string // of the match, in lower case
+	hosts    []string // of the match, in their normal form
 	header   []field  // with canonical names
 	query    []field
 }
@@ -97,9 +101,6 @@ type field struct{ name, want string }
 
 func compileMatch(m Match, p problems) *matcher {
 	c := &matcher{match: m}
-	for _, host := range m.Hosts {
-		c.hosts = append(c.hosts, strings.ToLower(host))
-	}
 	for name, want := range m.Header {
 		c.header = append(c.header, field{http.CanonicalHeaderKey(name), want})
 	}
@@ -115,10 +116,11 @@ func compileMatch(m Match, p problems) *matcher {
 		c.patterns = append(c.patterns, compiled)
 	}
 	for i, host := range m.Hosts {
-		bare := strings.TrimPrefix(host, "*.")
-		if bare == "" || strings.ContainsAny(bare, "*/ :{}") {
-			p.in(".hosts[%d]", i).add("", "%q is no host name; it is such as api.example.com or *.example.com, without a port", host)
+		named, err := authority.Named(host)
+		if err != nil {
+			p.in(".hosts[%d]", i).add("", "%q is no host name, such as api.example.com or *.example.com, without a port: %v", host, err)
 		}
+		c.hosts = append(c.hosts, named)
 	}
 	for i, method := range m.Methods {
 		if method == "" || method != strings.ToUpper(method) || strings.ContainsAny(method, " \t/") {
@@ -147,7 +149,7 @@ func (m *matcher) matches(p *probe) *http.Request {
 	if len(m.match.Methods) > 0 && !slices.Contains(m.match.Methods, p.method) {
 		return nil
 	}
-	if len(m.hosts) > 0 && !oneOf(m.hosts, func(s string) bool { return hostMatches(s, p.host) }) {
+	if len(m.hosts) > 0 && !oneOf(m.hosts, func(s string) bool { return authority.Covers(s, p.host) }) {
 		return nil
 	}
 	// Before the patterns, which cost more.
@@ -185,13 +187,6 @@ func (m *matcher) findPattern(p *probe) *muxpattern.Pattern {
 		}
 	}
 	return nil
-}
-
-func hostMatches(want, host string) bool {
-	if suffix, ok := strings.CutPrefix(want, "*"); ok {
-		return len(host) > len(suffix) && strings.HasSuffix(host, suffix)
-	}
-	return host == want
 }
 
 func valueMatches(values []string, want string) bool {

@@ -7,29 +7,29 @@ import (
 	"time"
 )
 
-// DefaultMaxWait is how long a request waits for permits when nothing else bounds it: its context has no deadline, and
-// neither [WithMaxWait] nor [ContextWithMaxWait] says how long.
+// DefaultMaxWait is how long a request waits for permits if nothing else bounds its wait: its context has no
+// deadline, and neither [WithMaxWait] nor [ContextWithMaxWait] is set.
 const DefaultMaxWait = 30 * time.Second
 
 const (
 	// forever is longer than any request waits, and short enough to be added to a time.
 	forever = 10 * 365 * 24 * time.Hour
-	// reserve is what a deadline leaves for the request itself, or a fifth of the time when that is
-	// less: a permit that comes with the deadline is lost, and http.Client.Timeout hides every error
-	// that comes after it. The limiter waits up to 10 ms for an answer that is on its way.
+	// reserve is the part of a deadline that is left for the request itself, or a fifth of the time if that is less. A
+	// permit that arrives at the deadline is lost, and http.Client.Timeout hides every error that comes after it. The
+	// limiter waits up to 10 ms for a reply that is on its way.
 	reserve = 20 * time.Millisecond
 )
 
 type maxWaitKey struct{}
 
-// ContextWithMaxWait returns a context whose requests wait for permits no longer than d, beside [WithMaxWait]. Unlike a
-// deadline, it does not end a response that is still being read. 0 rejects what cannot be sent at once; a negative d
-// counts as 0.
+// ContextWithMaxWait returns a context whose requests wait no longer than d for permits, in addition to
+// [WithMaxWait]. Unlike a deadline, it does not end a response that is still being read. With 0, requests that cannot
+// be sent at once are rejected; a negative d counts as 0.
 func ContextWithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, maxWaitKey{}, min(max(d, 0), forever))
 }
 
-// A patience is how long a request may wait, and what bounds it; "" for a dry run, which does not wait.
+// A patience is how long a request may wait, and which bound says so: "" for a dry run, which does not wait.
 type patience struct {
 	wait time.Duration
 	by   Bound

@@ -12,17 +12,17 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
-// Hash returns what stands for a secret in a limiter's name: the first 16 bytes of its SHA-256 in hexadecimal, which
-// other languages can make as well. Somebody who reads Redis cannot turn a long random token back from it, but can
-// try out a secret that is short or can be guessed, such as a telephone number or a password: use [KeyedHash] and
+// Hash returns a replacement for a secret in a limiter's name: the first 16 bytes of its SHA-256 in hexadecimal,
+// which other languages can compute as well. Someone who reads Redis cannot recover a long random token from it, but
+// can try out secrets that are short or easy to guess, such as telephone numbers and passwords. Use [KeyedHash] and
 // [WithHashKey] for those.
 func Hash(secret string) string {
 	return keyname.Hash(secret)
 }
 
-// KeyedHash returns what stands for a secret in a limiter's name where the fleet has a key for that: the first 16
-// bytes of the HMAC-SHA256 of the secret under the key, in hexadecimal. Without the key nobody can try secrets out. All
-// processes that share the limiter use the same key, Java services included. With an empty key it is [Hash].
+// KeyedHash returns a replacement for a secret in a limiter's name, if the fleet has a key for that: the first 16
+// bytes of the HMAC-SHA256 of the secret under the key, in hexadecimal. Without the key nobody can try out secrets.
+// All processes that share the limiter must use the same key, Java services included. With an empty key it is [Hash].
 func KeyedHash(key []byte, secret string) string {
 	return keyname.KeyedHash(key, secret)
 }
@@ -30,7 +30,7 @@ func KeyedHash(key []byte, secret string) string {
 // A template is a limiter's name with parts of the request in it.
 type template []part
 
-// A part is text, or where to take it from.
+// A part is a text, or says which part of the request to insert.
 type part struct {
 	text string
 	kind string // "" text, host, method, path, pathvalue, query, header

@@ -39,7 +39,7 @@ type Option func(*config)
 // WithBase sets the RoundTripper that sends the requests. The default is http.DefaultTransport.
 func WithBase(base http.RoundTripper) Option { return func(c *config) { c.base = base } }
 
-// WithRules adds rules. The default is none: every request passes.
+// WithRules adds rules. Without rules every request passes. The default is none.
 func WithRules(rules ...Rule) Option {
 	return func(c *config) { c.rules = append(c.rules, rules...) }
 }
@@ -47,19 +47,19 @@ func WithRules(rules ...Rule) Option {
 // WithProfile adds the rules of a profile. The default is none.
 func WithProfile(p Profile) Option { return WithRules(p.Rules...) }
 
-// WithDetectors adds detectors that look at every response, after those of the rules that matched.
-// The default is none.
+// WithDetectors adds detectors that look at every response, after the detectors of the rules that matched. The
+// default is none.
 func WithDetectors(detectors ...Detector) Option {
 	return func(c *config) { c.detectors = append(c.detectors, detectors...) }
 }
 
-// WithEvents sets the function that is called with every event, in the goroutine in which it happens; it must not block.
-// The default is none.
+// WithEvents sets the function that gets every event. It is called in the goroutine in which the event happens, and
+// must not block. The default is none.
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
-// WithMaxWait bounds the wait for permits, beside the request's context; 0 rejects what cannot be sent
-// at once. The default is no bound but the context's, and [DefaultMaxWait] for a request whose context sets none. With a
-// large d a request without a deadline waits for the end of a cool-down, however far off.
+// WithMaxWait bounds the wait for permits, in addition to the request's context. With 0, requests that cannot be sent
+// at once are rejected. With a large d, a request without a deadline waits for the end of a cool-down, however far
+// off it is. The default is no bound but the context's, and [DefaultMaxWait] if the context sets none.
 func WithMaxWait(d time.Duration) Option {
 	return func(c *config) {
 		if c.maxWait = d; d < 0 {
@@ -68,72 +68,73 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithEarlyRejection rejects a request as soon as its wait is known to be longer than it may wait, instead of when that time
-// is up. It costs a second call of Redis for each request that waits, may pass over requests that wait already, and may
-// miss permits that come back early. The default is to
-// wait as long as the request may.
+// WithEarlyRejection rejects a request as soon as its wait is known to be too long, instead of when its time is up.
+// It costs a second call of Redis for each request that waits, may overtake requests that wait already, and may miss
+// permits that become available early. The default is to wait as long as the request may.
 func WithEarlyRejection() Option { return func(c *config) { c.rejectEarly = true } }
 
-// WithDryRun lets every request go out at once. Permits are counted in Redis, where they are missing
-// for others that share the limiter, and events say what would have been rejected. Nothing is cooled
-// down. Redis delays a request by 100 ms at most. The default is to limit.
+// WithDryRun sends every request at once, and reports in events which requests would have been rejected. Redis counts
+// the permits, so others that share the limiter find fewer. Nothing is cooled down. Redis delays a request by 100 ms
+// at most. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
-// WithRetry sends a throttled request again, up to n times, each time at the end of the penalty and with permits of its
-// own. It does so when all of this holds, and otherwise returns the response:
+// WithRetry sends a throttled request again, up to n times, each time at the end of the penalty and with permits of
+// its own. It does so if all of this holds, and otherwise returns the response:
 //
-//   - a detector saw the request throttled, so that it was not executed;
+//   - a detector reported the request throttled, so it was not executed;
 //   - the status is less than 500, since a 503 may come after the request was executed, or the request's method is
 //     idempotent, or its header has an Idempotency-Key;
 //   - the request has no body, or has GetBody;
-//   - the response's body ended within the peek;
+//   - the response's body ended within the bytes read ahead, see [WithPeek];
 //   - the penalty is not a ban, and ends within the time that the request may wait.
 //
 // The default is 0.
 func WithRetry(n int) Option { return func(c *config) { c.retries = n } }
 
-// WithPeek sets how much of a body is read ahead for the detectors, 1 to [MaxPeek] bytes, and how long
-// a response is held back for them. A body that has not ended by then reaches the caller as it arrives, while the
+// WithPeek sets how many bytes of a body are read ahead for the detectors, 1 to [MaxPeek], and for how long a
+// response is held back for that. If the body has not ended by then, it reaches the caller as it arrives, while the
 // detectors wait for the rest. The default is MaxPeek and 50 ms.
 func WithPeek(bytes int, hold time.Duration) Option {
 	return func(c *config) { c.peek, c.hold = bytes, hold }
 }
 
-// WithBackOff sets for how long to cool down when the platform did not say: first, and twice as long
-// each time that it throttles again soon after, up to most. The default is 1 s, up to 1 min.
+// WithBackOff sets how long to cool down if the platform does not say: first, and twice as long each time that it
+// throttles again soon after, up to most. The default is 1 s, up to 1 min.
 func WithBackOff(first, most time.Duration) Option {
 	return func(c *config) { c.backOff, c.maxBackOff = first, most }
 }
 
-// WithMaxCoolDown bounds every cool-down, so that a platform's wrong answer cannot silence the fleet
-// for years. Detectors have tighter bounds of their own. The default is 31 days, since some quotas are of
-// a month.
+// WithMaxCoolDown bounds every cool-down, so a platform's wrong response cannot silence the fleet for years.
+// Detectors have tighter bounds of their own. The default is 31 days, because some quotas are monthly.
 func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoolDown = d } }
 
-// WithMaxRetryAfter bounds what a Retry-After or RateLimit field makes anybody wait, up to [MaxPenalty]: the
-// host that answers chooses the number. The event of a wait that was cut has what was asked for. The
-// default is [DefaultMaxRetryAfter], an hour.
+// WithMaxRetryAfter bounds the wait that a Retry-After or RateLimit field can demand, up to [MaxPenalty]. It is
+// needed because the responding host chooses the number. If a wait was cut, its event has the time that was asked
+// for. The default is [DefaultMaxRetryAfter], an hour.
 func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxRetry = d } }
 
-// WithHashKey keys the hashes of secrets in limiters' names, the parts {…|hash} of a [Limit.Name] and thereby the robots'
-// tokens of the profiles: see [KeyedHash]. A key has 16 bytes or more, and is the same in all processes that share the
-// limiters. A new key makes new limiters: while a fleet changes over, its old and its new limiters each grant the
-// rate. The default is no key: [Hash].
+// WithHashKey sets the key for hashes of secrets in limiters' names: the parts {…|hash} of a [Limit.Name], and
+// thereby the robots' tokens of the profiles; see [KeyedHash]. A key has at least 16 bytes, and must be the same in
+// all processes that share the limiters. A new key makes new limiters: while a fleet changes over, its old and its
+// new limiters each grant the full rate. The default is no key: [Hash].
 func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.hashKeySet = slices.Clone(key), true }
 }
 
-// WithRuleRates makes the rates of the rules count: where a limiter has another rate than its Limit when the Transport first uses it, or
-// first after [Transport.SetRules], the Limit's is set in Redis, for all processes and Java; the permits that are taken stay so, and
-// [EventRateDiffers] has both rates. A Transport sets it once and leaves what is set later, so that the process that began last decides,
-// and not two in turns. The request that finds the other rate is decided by it. The default is that a limiter keeps its rate, which may be Java's
-// or an operator's to set.
+// WithRuleRates makes the rates of the rules override those in Redis. If a limiter has another rate than its Limit,
+// the Transport sets the Limit's rate in Redis, for all processes and Java. It keeps the permits in use, and
+// [EventRateDiffers] has both rates.
+//
+// The Transport compares the rates when it first uses the limiter, or first after [Transport.SetRules]. It sets a
+// rate only once, and leaves what is set later; so the process that started last decides, and two processes do not
+// alternate. The request that finds the other rate is still decided by it. The default is that a limiter keeps its
+// rate, which Java or an operator may have set.
 func WithRuleRates() Option { return func(c *config) { c.setRates = true } }
 
 // badDuration is a maxWait that New rejects.
 const badDuration = -1 << 63
 
-// ErrInvalidOption is the error of an option that is out of its range. It is wrapped with the value.
+// ErrInvalidOption is the error of an option that is out of range. The error that wraps it has the value.
 var ErrInvalidOption = errors.New("httplimit: invalid option")
 
 func (c *config) validate() error {

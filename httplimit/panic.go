@@ -9,19 +9,20 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 )
 
-// A PanicError is a panic of a function that this package was given: of a rule, a detector, the function of
-// [WithEvents], a request's GetBody or a response's body. The Transport contains it:
+// A PanicError is a panic of foreign code that this package called: a function of a rule, a detector, the function of
+// [WithEvents], a request's GetBody or a response's body. The Transport recovers it:
 //
-//   - a request is rejected when a function of its rules panics, since what it spends is not known;
-//   - a detector that panics has no say in that response, and the others are asked;
+//   - a request is rejected when a function of its rules panics, because it is not known what the request spends;
+//   - the verdict of a detector that panics is ignored, and the others are asked;
+//   - if a limit's Settle panics, the permits keep the number that was spent;
 //   - an event at which the function of WithEvents panics is lost;
 //   - a request whose GetBody panics is not sent again;
 //   - a body that panics while it is read ahead ends with the PanicError.
 //
-// [EventPanic] tells of each. A panic of the base's RoundTrip is the caller's, as without a Transport.
+// [EventPanic] reports each. A panic of the base's RoundTrip reaches the caller, as without a Transport.
 type PanicError = guard.PanicError
 
-// contain calls f, and tells of its panic by an event like e.
+// contain calls f, and reports its panic by an event like e.
 func (t *Transport) contain(e *Event, fn string, f func()) *PanicError {
 	p := guard.Call(fn, f)
 	if p != nil {
@@ -36,8 +37,7 @@ func (t *Transport) panicked(like *Event, p *PanicError) {
 	t.emit(e)
 }
 
-// emit tells the function of WithEvents. When that panics it is told so once; of a second panic nobody is left to
-// be told.
+// emit calls the function of WithEvents. If it panics, emit reports that to it once; a second panic is dropped.
 func (t *Transport) emit(e Event) {
 	if t.cfg.events == nil {
 		return
@@ -48,7 +48,8 @@ func (t *Transport) emit(e Event) {
 	}
 }
 
-// detect asks d, which has no say when it panics and somebody is there to be told.
+// detect asks d. If d panics, its verdict is ignored and the panic is reported; without a function that it can be
+// reported to, the panic goes on.
 func (r *Response) detect(d Detector) (v Verdict) {
 	if r.panicked == nil {
 		return d.Detect(r)

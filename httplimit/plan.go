@@ -91,8 +91,8 @@ func compile(r Rule) (*rule, error) {
 	return c, errors.Join(list...)
 }
 
-// CheckRules returns what is wrong with rules: nil, or one or more [*FieldError] values, joined, whose fields begin with
-// rules[0] and so on. [New] makes the same check.
+// CheckRules checks rules as [New] does. It returns nil, or one or more [*FieldError] values, joined, whose fields
+// begin with rules[0] and so on.
 func CheckRules(rules []Rule) error {
 	_, err := compileAll(rules)
 	return err
@@ -148,7 +148,7 @@ func findWhole(rules []*rule) {
 	}
 }
 
-// A reach is which hosts some rules are for: none, one, or several.
+// A reach says which hosts some rules are for: none, one, or several.
 type reach struct {
 	host    string // the first one
 	several bool
@@ -248,7 +248,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 	return p, nil
 }
 
-// demand adds what limit i of a rule asks of a request. A limiter that is named twice is asked once, for the sum.
+// demand adds what limit i of a rule demands for a request. If a limiter is named twice, the permits are added up.
 func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.Request, probe *probe, running *string) error {
 	l := &r.Limits[i]
 	name := ""
@@ -291,7 +291,7 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 		d.giveWay(l)
 		return nil
 	}
-	d := demand{limiter: t.limiters.get(name, l, set), permits: permits,
+	d := demand{limiter: t.limiters.get(name, l, set.id), permits: permits,
 		scopes: []Scope{l.Scope}, reopen: l.Reopen, whole: r.whole[i], settlements: settlements}
 	d.giveWay(l)
 	*demands = append(*demands, d)
@@ -301,7 +301,7 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 // defaultLeaveFor is the default of Limit.LeaveFreeFor.
 const defaultLeaveFor = 10 * time.Second
 
-// giveWay makes the demand one of the class of l, if that is lower.
+// giveWay gives the demand the class of l, if l leaves more permits free.
 func (d *demand) giveWay(l *Limit) {
 	if l.LeaveFree > d.leaveFree {
 		d.leaveFree, d.leaveFor = l.LeaveFree, cmp.Or(l.LeaveFreeFor, defaultLeaveFor)

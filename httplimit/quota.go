@@ -4,6 +4,7 @@ package httplimit
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -17,8 +18,8 @@ type quotaDemand struct {
 	permits int64
 }
 
-// quotaWait returns how long the quota that grants the request last takes until it does, and its name; 0 if all grant it now. One
-// that cannot tell is asked later.
+// quotaWait returns the name of the quota that takes longest to grant the request, and how long that takes; 0 if all
+// grant it now. A quota that returns an error is asked later.
 func (c *call) quotaWait(ctx context.Context) (name string, wait time.Duration) {
 	for _, q := range c.plan.quotas {
 		r, err := c.askQuota(func() (limit.Result, error) { return q.limit.Quota.Peek(ctx, q.permits) })
@@ -38,7 +39,7 @@ func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration,
 			policy = *q.limit.OutagePolicy
 		}
 		switch {
-		case err != nil && policy == ratelimiter.FailOpen():
+		case err != nil && policy == ratelimiter.FailOpen() && !errors.Is(err, ratelimiter.ErrOverloaded):
 		case err != nil || !r.Granted:
 			return q.name, r.Wait, err
 		}

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// Redacted stands in a URL for what [Redact] and [RedactURL] took out of it.
+// Redacted replaces in a URL what [Redact] and [RedactURL] remove from it.
 const Redacted = "REDACTED"
 
-// Redact returns err without the secrets of the URLs in it, for logs: http.Client wraps every error in a *url.Error,
-// whose text has the whole URL of the request, and that of a robot is all that is needed to speak in its name. The
-// URL of each *url.Error in err is replaced by what [RedactURL] makes of it, in its text and in the text of the errors
-// around it. errors.Is and errors.As see what they see in err, but for the URL. Redact returns an err without a
-// *url.Error as it is.
+// Redact returns err without the secrets of the URLs in it, for logs. http.Client wraps every error in a *url.Error
+// whose text has the whole URL of the request, and the URL of a robot is all that one needs to speak in its name.
+// Redact replaces the URL of each *url.Error in err by the result of [RedactURL], in its text and in the text of the
+// errors around it. errors.Is and errors.As work as on err, except for the URL. If err contains no *url.Error, Redact
+// returns err itself.
 //
-// It knows no other place: an error that quotes a request's body or a header keeps what it quotes.
+// Redact finds secrets nowhere else: an error that quotes a request's body or a header keeps what it quotes.
 func Redact(err error) error {
 	found := urlErrors(err, nil)
 	if len(found) == 0 {
@@ -35,9 +35,10 @@ func Redact(err error) error {
 	return &redacted{text, err}
 }
 
-// RedactURL returns the URL as text without what may be a secret: user information, the values of the query, the
-// fragment, and the segments of the path that are no words, such as a robot's token. It keeps the scheme, the host and
-// the names of the parameters, as in https://oapi.dingtalk.com/robot/send?access_token=REDACTED.
+// RedactURL returns the URL as text without anything that may be a secret. It removes user information, the values of
+// the query, the fragment, and segments of the path that do not look like words, such as a robot's token. It keeps
+// the scheme, the host and the names of the parameters, as in
+// https://oapi.dingtalk.com/robot/send?access_token=REDACTED.
 func RedactURL(u *url.URL) string {
 	r := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if u.Opaque != "" {
@@ -65,8 +66,8 @@ func RedactURL(u *url.URL) string {
 	return r.String()
 }
 
-// looksSecret reports whether a segment of a path is rather a token than a word: it is long, or not short and has a
-// digit in it.
+// looksSecret reports whether a segment of a path looks like a token and not like a word: it is long, or is not short
+// and has a digit.
 func looksSecret(segment string) bool {
 	return len(segment) >= 24 || len(segment) >= 12 && strings.ContainsAny(segment, "0123456789")
 }

@@ -14,12 +14,14 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// WithRejectionResponse makes a rejected request return a response in place of an [*Error], for SDKs that hide errors of
-// their transport: 429 with Retry-After when the wait is too long, 503 when the limiter does not answer. Both have
-// X-Should-Retry and Stripe-Should-Retry: false, by which some SDKs know not to send again, and a problem of RFC 9457 as
-// their body, with the fields by which SDKs know an error: error, errcode and code. [RejectionOf] tells such a response
-// from the platform's. Of a request whose context has ended, and of a rule that cannot be applied, it remains an error. The
-// default is to return the error.
+// WithRejectionResponse makes RoundTrip return a response for a rejected request, in place of an [*Error]. It is for
+// SDKs that hide the errors of their transport. The status is 429 with Retry-After if the wait is too long, and 503
+// if the limiter does not reply.
+//
+// Both responses have X-Should-Retry: false and Stripe-Should-Retry: false, which tell some SDKs not to send the
+// request again. The body is a problem of RFC 9457 with the fields by which SDKs recognize an error: error, errcode
+// and code. [RejectionOf] tells such a response from the platform's. If the request's context has ended, or a rule
+// cannot be applied, RoundTrip still returns the error. The default is to return the error.
 func WithRejectionResponse() Option { return func(c *config) { c.respond = true } }
 
 // RejectionOf returns why the Transport rejected the request, if resp is a response of [WithRejectionResponse].

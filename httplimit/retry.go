@@ -10,9 +10,9 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// mayRetry reports whether the request may be sent again, in time. A rejection by a gateway was not executed. Behind a 503
-// and its like there may be a server that gave up halfway, or a proxy that waited for one no longer: what it was asked
-// for may be done, so only what may be done twice is sent again.
+// mayRetry reports whether the request may be sent again, in time. A rejection by a gateway was not executed. A 503
+// and its like may come from a server that gave up halfway, or from a proxy that stopped waiting for one. The request
+// may have been executed, so it is sent again only if it may be executed twice.
 func (c *call) mayRetry(a *answer) bool {
 	if a.response.StatusCode >= 500 && !repeatable(c.req) {
 		return false
@@ -33,9 +33,9 @@ func repeatable(r *http.Request) bool {
 	return len(r.Header["Idempotency-Key"]) > 0 || len(r.Header["X-Idempotency-Key"]) > 0
 }
 
-// again returns a copy of the request with a new body, and false when there is none to be had.
+// again returns a copy of the request with a new body. It reports false if it cannot get one.
 func (c *call) again() (*http.Request, bool) {
-	r := c.req.WithContext(c.req.Context())
+	r := c.acceptReadable(c.req.WithContext(c.req.Context()))
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, true
 	}

@@ -166,5 +166,9 @@ func TestBrokenQuota(t *testing.T) {
 			l.OutagePolicy = &open
 			get(t, w.transport(base(ok), rules(l)), "http://x/")
 		}
+		l := w.limit("a", 100, time.Minute)
+		open := ratelimiter.FailOpen()
+		l.Quota, l.OutagePolicy = brokenQuota{ratelimiter.ErrOverloaded}, &open
+		rejected(t, w.transport(base(ok), rules(l)), request(t, "GET", "http://x/", nil)) // Redis is not to blame
 	})
 }

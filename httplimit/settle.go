@@ -3,18 +3,18 @@
 package httplimit
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 )
 
 // settleDelay is how long settling may hold up the caller at the end of a body.
 const settleDelay = time.Second
 
-// A settlement is what a limit with Settle has of a demand.
+// A settlement is the share of a limit with Settle in a demand.
 type settlement struct {
 	permits int64
 	settle  func(*http.Response) int64
@@ -25,88 +25,84 @@ func (p *plan) settles() bool {
 	return slices.ContainsFunc(p.demands, func(d demand) bool { return len(d.settlements) > 0 })
 }
 
+// The reasons of EventUnsettled that are not those of Redis or of the body.
+var (
+	errNoResponse = errors.New("there is no response")
+	errHandedOver = errors.New("the connection was handed over, and has no end")
+	errNotRead    = errors.New("the body was not read to its end")
+	errNoNumber   = errors.New("Limit.Settle did not find it in the response")
+)
+
 // settleAtEnd has the permits settled when the caller has read the body, or closes it.
-func (c *call) settleAtEnd(resp *http.Response) {
+func (c *call) settleAtEnd(a *answer) {
 	if len(c.grants) == 0 {
 		return
 	}
-	b := &settledBody{source: resp.Body}
-	b.settle = func(tail []byte) { c.settle(resp, tail) }
-	if resp.Body == nil || resp.Body == http.NoBody {
-		b.end()
-		return
-	}
-	if _, ok := resp.Body.(io.Writer); !ok { // a connection that was handed over, as with 101, has no end
+	resp := a.response
+	b := c.settledBody(a)
+	switch _, handedOver := resp.Body.(io.Writer); {
+	case resp.Body == nil || resp.Body == http.NoBody:
+		b.end(io.EOF)
+	case handedOver: // as with 101
+		c.unsettled(errHandedOver)
+	default:
+		b.source = resp.Body
 		resp.Body = b
 	}
 }
 
-// settle settles each grant by what the functions of its limits say.
-func (c *call) settle(resp *http.Response, tail []byte) {
+// settleThrottled settles the permits of an attempt that is made again. All of its body has been read ahead.
+func (c *call) settleThrottled(a *answer) {
+	if len(c.grants) == 0 {
+		return
+	}
+	b := c.settledBody(a)
+	if a.body != nil {
+		b.feed(a.body.buf)
+	}
+	b.end(io.EOF)
+	c.grants = nil
+}
+
+// giveBack returns what the limits with Settle took for a request that is not sent now.
+func (c *call) giveBack() {
+	c.settle(func(*demand, int) (int64, error) { return 0, nil })
+	c.grants = nil
+}
+
+// unsettled tells that the permits of all limits with Settle stay what they are, because of err.
+func (c *call) unsettled(err error) {
+	c.settle(func(*demand, int) (int64, error) { return 0, err })
+}
+
+// settle settles each grant. For each limit's part, the ith of the demand, actual returns how many permits were used;
+// a part with an error stays as it is.
+func (c *call) settle(actual func(d *demand, i int) (int64, error)) {
+	if len(c.grants) == 0 {
+		return
+	}
 	ctx, cancel := c.context(settleDelay)
 	defer cancel()
+	tell := func(d *demand, err error) {
+		e := c.event
+		e.Kind, e.Limiter, e.Err = EventUnsettled, d.name, err
+		c.t.emit(e)
+	}
 	for _, g := range c.grants {
 		d := c.plan.find(g.Limiter().Name())
-		if d == nil {
+		if d == nil || len(d.settlements) == 0 {
 			continue
 		}
 		sum := d.permits
-		for _, s := range d.settlements {
-			sum += c.actual(s, resp, tail) - s.permits
+		for i, s := range d.settlements {
+			if n, err := actual(d, i); err != nil {
+				tell(d, fmt.Errorf("httplimit: what was used is not known: %w", err))
+			} else {
+				sum += n - s.permits
+			}
 		}
 		if err := g.Settle(ctx, sum); err != nil {
-			e := c.event
-			e.Kind, e.Limiter, e.Err = EventUnsettled, d.name, err
-			c.t.emit(e)
+			tell(d, err)
 		}
 	}
-}
-
-// actual returns what a limit's part of the permits was, by its function.
-func (c *call) actual(s settlement, resp *http.Response, tail []byte) int64 {
-	seen, actual := *resp, int64(-1)
-	seen.Body = io.NopCloser(bytes.NewReader(tail))
-	if p := c.t.contain(&c.event, "Limit.Settle", func() { actual = s.settle(&seen) }); p != nil || actual < 0 {
-		return s.permits
-	}
-	return actual
-}
-
-// A settledBody keeps the end of what is read of a body, and tells when there is no more.
-type settledBody struct {
-	source io.ReadCloser
-	settle func(tail []byte)
-	once   sync.Once
-
-	mu   sync.Mutex
-	tail []byte
-}
-
-// Read is that of io.Reader.
-func (b *settledBody) Read(p []byte) (int, error) {
-	n, err := b.source.Read(p)
-	b.mu.Lock()
-	if b.tail = append(b.tail, p[:n]...); len(b.tail) > 2*MaxPeek {
-		b.tail = append(b.tail[:0], b.tail[len(b.tail)-MaxPeek:]...)
-	}
-	b.mu.Unlock()
-	if err != nil {
-		b.end()
-	}
-	return n, err
-}
-
-// Close closes the body.
-func (b *settledBody) Close() error {
-	defer b.end()
-	return b.source.Close()
-}
-
-func (b *settledBody) end() {
-	b.once.Do(func() {
-		b.mu.Lock()
-		tail := b.tail
-		b.mu.Unlock()
-		b.settle(tail[max(0, len(tail)-MaxPeek):])
-	})
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// A Signature is a [Detector] that says by which status, header and body a platform rejects a request because of a limit.
-// A response has the signature when everything that is set matches. A file, or a part of one, never has it.
+// A Signature is a [Detector] that recognizes a platform's rejections by status, header and body. A response has the
+// signature if every field that is set matches. A file, or a part of one, never has it.
 //
-// The values of Paths, Header, JSON and XML are patterns: * stands for any characters, | is between alternatives, and a
-// pattern that begins with ! matches what the rest of it does not, an absent value too. Any other pattern matches only a value
-// that is there.
+// The values of Paths, Header, JSON and XML are patterns: * matches any characters, | separates alternatives, and !
+// at the beginning negates the pattern. A negated pattern matches an absent value too; any other pattern matches only
+// a value that is present.
 type Signature struct {
-	// Status is the status codes, one at least.
+	// Status has the status codes, at least one.
 	Status []int
-	// Paths are patterns of the request's path, one of which must match.
+	// Paths are patterns of the request's path; one of them must match.
 	Paths []string
 	// Header has a pattern for each field of the response's header.
 	Header map[string]string
@@ -34,19 +34,25 @@ type Signature struct {
 	// XML has a pattern for the text of the element at each path of a body that is XML: "Error.Code". Name spaces do not
 	// matter.
 	XML map[string]string
-	// Reason is that of the Verdict. The default is the first value that matched in JSON or XML, by the order of the paths,
-	// or the status.
+	// Reason is the Reason of the Verdict. The default is the first value that matched in JSON or XML, by the order of
+	// the paths, or the status.
 	Reason string
 	// Scope and Banned are those of the Verdict.
 	Scope  Scope
 	Banned bool
-	// Wait is how long calls have to wait where the header does not say. 0 is for when that is not known.
+	// Wait is how long calls have to wait if the response does not say; 0 means that it is not known.
 	Wait time.Duration
-	// WaitFrom are the fields of the header that say how long to wait, as a number of seconds, a duration such as 6m0s, or an
-	// instant: a date of HTTP or RFC 3339, or seconds or milliseconds since 1970. The longest counts. The default is
-	// Retry-After.
+	// WaitFrom has the fields of the header that say how long to wait. The value may be a number of seconds, or of
+	// milliseconds if the name ends in ms; a duration such as 6m0s or 30 seconds; or an instant, as a date of HTTP or
+	// RFC 3339 or in seconds or milliseconds since 1970. Of several fields, lines, or elements of a line the longest
+	// plausible wait counts, at most 366 days. The default is Retry-After and Retry-After-Ms.
 	WaitFrom []string
-	// MaxWait bounds what the header says, up to MaxPenalty. The default is that of WithMaxRetryAfter.
+	// WaitFromBody has the paths of values in the body that say how long to wait, in the forms of WaitFrom. If the
+	// header says so too, the longer wait counts. The body is XML if XML is set, otherwise JSON. In JSON, * matches
+	// each element of a list or member of an object: "parameters.retry_after" (Telegram), "error.details.*.retryDelay"
+	// (Gemini), "retry_after_ms" (Matrix).
+	WaitFromBody []string
+	// MaxWait bounds the wait that the response asks for, up to MaxPenalty. The default is that of WithMaxRetryAfter.
 	MaxWait time.Duration
 }
 
@@ -79,8 +85,11 @@ func (s Signature) Detect(r *Response) Verdict {
 
 // NeedsBody reports whether the body decides: see [BodySelector].
 func (s Signature) NeedsBody(status int, header http.Header) bool {
-	return len(s.JSON)+len(s.XML) > 0 && s.mayMatch(status, header)
+	return s.readsBodies() && s.mayMatch(status, header)
 }
+
+// readsBodies reports whether there are responses whose body decides.
+func (s Signature) readsBodies() bool { return len(s.JSON)+len(s.XML)+len(s.WaitFromBody) > 0 }
 
 func (s Signature) mayMatch(status int, header http.Header) bool {
 	if !slices.Contains(s.Status, status) || envelope.IsFile(status, header) {
@@ -130,18 +139,28 @@ func (s Signature) matchesBody(r *Response) (reason string, ok bool) {
 	return reason, true
 }
 
-// wait returns the longest wait that the header names.
+// wait returns the longest wait that the header and the body name.
 func (s Signature) wait(r *Response) (longest time.Duration, known bool) {
 	fields := s.WaitFrom
 	if len(fields) == 0 {
-		fields = []string{"Retry-After"}
+		fields = envelope.RetryAfterFields
 	}
+	w := envelope.Waits{Header: r.Header, Now: r.Now}
 	for _, name := range fields {
-		if wait, ok := envelope.Wait(r.Header, r.Now, name); ok {
-			longest, known = max(longest, wait), true
+		w.AddField(name)
+	}
+	if len(s.WaitFromBody) > 0 {
+		textsAt := envelope.JSONTexts
+		if len(s.XML) > 0 {
+			textsAt = envelope.XMLTexts
+		}
+		for i, texts := range textsAt(r.Body, r.Complete, s.WaitFromBody) {
+			for _, text := range texts {
+				w.Add(s.WaitFromBody[i], text)
+			}
 		}
 	}
-	return longest, known
+	return w.Longest, w.Known
 }
 
 // matchPattern reports whether a value that is there, or not, matches a pattern of a Signature.
@@ -178,6 +197,12 @@ func matchStars(pattern, value string) bool {
 	return true
 }
 
+// isPath reports whether s is a path of a value in a body.
+func isPath(s string) bool {
+	slashes := strings.ReplaceAll(s, ".", "/")
+	return s != "" && path.Clean(slashes) == slashes
+}
+
 // check adds what is wrong with the signature.
 func (s Signature) check(p problems) {
 	if len(s.Status) == 0 {
@@ -197,7 +222,7 @@ func (s Signature) check(p problems) {
 	for field, patterns := range map[string]map[string]string{"header": s.Header, "json": s.JSON, "xml": s.XML} {
 		for at, pattern := range patterns {
 			switch {
-			case at == "" || field != "header" && path.Clean(strings.ReplaceAll(at, ".", "/")) != strings.ReplaceAll(at, ".", "/"):
+			case at == "" || field != "header" && !isPath(at):
 				p.add(field, "%q is no path; it is such as error.code", at)
 			case strings.Trim(pattern, "!") == "":
 				p.add(field+"."+at, "the pattern is empty; * is any value, !* none")
@@ -212,6 +237,11 @@ func (s Signature) check(p problems) {
 	for i, name := range s.WaitFrom {
 		if name == "" {
 			p.add(fmt.Sprintf("wait_from[%d]", i), "the field has no name")
+		}
+	}
+	for i, at := range s.WaitFromBody {
+		if !isPath(at) {
+			p.add(fmt.Sprintf("wait_from_body[%d]", i), "%q is no path; it is such as parameters.retry_after", at)
 		}
 	}
 	if s.Wait < 0 || s.Wait > MaxPenalty {

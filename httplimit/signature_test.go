@@ -119,6 +119,22 @@ func TestSignature(t *testing.T) {
 
 // TestSignatureChecked checks that a signature which cannot be meant is told with its field.
 func TestSignatureChecked(t *testing.T) {
+	one := map[string]string{"a": "b"}
+	for name, s := range map[string]Signature{
+		"a status":               {Status: []int{429}},
+		"json and header":        {Status: []int{429}, JSON: one, Header: one},
+		"xml and header":         {Status: []int{429}, XML: one, Header: one},
+		"200 and json":           {Status: []int{200}, JSON: one},
+		"200 and xml":            {Status: []int{200}, XML: one},
+		"200 and header":         {Status: []int{200}, Header: one},
+		"200, json and header":   {Status: []int{200}, JSON: one, Header: one},
+		"several json":           {Status: []int{429, 503}, JSON: map[string]string{"a": "b", "c.0.d": "!*"}},
+		"paths":                  {Status: []int{429}, Paths: []string{"/v1/*", "*", "!/v2"}},
+		"waits":                  {Status: []int{429}, WaitFrom: []string{"X-Wait"}, Wait: time.Second, MaxWait: MaxPenalty},
+		"the first and the last": {Status: []int{100, 599}},
+	} {
+		require.NoError(t, CheckRules([]Rule{{Detectors: []Detector{s}}}), name)
+	}
 	for field, s := range map[string]Signature{
 		"status":       {},
 		"status ":      {Status: []int{42}},
@@ -130,8 +146,10 @@ func TestSignatureChecked(t *testing.T) {
 		"header.A":     {Status: []int{429}, Header: map[string]string{"A": ""}},
 		"paths[0]":     {Status: []int{429}, Paths: []string{"v1"}},
 		"wait_from[0]": {Status: []int{429}, WaitFrom: []string{""}},
-		"wait":         {Status: []int{429}, Wait: -1},
-		"max_wait":     {Status: []int{429}, MaxWait: 48 * time.Hour},
+
+		"wait_from_body[1]": {Status: []int{429}, WaitFromBody: []string{"a.*.b", "a..b"}},
+		"wait":              {Status: []int{429}, Wait: -1},
+		"max_wait":          {Status: []int{429}, MaxWait: 48 * time.Hour},
 	} {
 		err := CheckRules([]Rule{{Detectors: []Detector{s}}})
 		var f *FieldError

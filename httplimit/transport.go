@@ -3,6 +3,7 @@
 package httplimit
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,26 +15,32 @@ import (
 )
 
 // A Transport is an [http.RoundTripper] that keeps requests within the limits of its rules. It waits until the
-// limiters grant a request, and hands it unchanged to its base; it closes the body of a request that it rejects. The
+// limiters grant a request, and passes it unchanged to its base. If it rejects a request, it closes its body. The
 // response reaches the caller unchanged: the detectors see a copy of its start.
 //
-// It limits when requests leave. They may arrive closer together than they left; where the platform
-// punishes that, leave some head-room or space them by Rate.MinGap: [Transport.Delays] says how much. A request that fails on its way
-// has spent its permits, since it may have arrived.
+// There is one exception. If a detector or a [Limit.Settle] needs the body of the response, the Accept-Encoding that
+// is sent offers only what the Transport can read: "gzip, br, zstd" becomes "gzip", and "identity" if nothing else is
+// left. The Transport leaves a request without the field alone, and one whose signature covers it. If a response
+// still arrives in another coding, [EventUnread] and [EventUnsettled] report that.
 //
-// Each hop of a redirect is a request of its own. The zero Transport is not usable; make one with [New]. A Transport is
-// safe for concurrent use. It holds no goroutine but one for each response whose body is being read ahead.
+// A Transport limits when requests leave. They may arrive closer together than they left. If the platform punishes
+// that, leave some headroom or space the requests by Rate.MinGap: [Transport.Delays] shows how much is needed. A
+// request that fails on its way has spent its permits, because it may have arrived.
+//
+// Each hop of a redirect is a request of its own. The zero Transport is not usable; make one with [New]. A Transport
+// is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
 	set      atomic.Pointer[ruleSet]
+	sets     atomic.Uint64 // how many there were
 	limiters *limiters
 	delays   delays
 }
 
-// New returns a Transport whose limiters are those of client, which the caller closes. It returns
-// [ErrInvalidOption] for an option that is out of its range, and [ErrInvalidRule] with a [*FieldError] for each field
-// of a rule that is wrong.
+// New returns a Transport whose limiters are those of client, which the caller closes. It returns [ErrInvalidOption]
+// for an option that is out of range, and [ErrInvalidRule] with a [*FieldError] for each field of a rule that is
+// wrong.
 func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	if client == nil {
 		return nil, fmt.Errorf("%w: the client is nil", ErrInvalidOption)
@@ -49,6 +56,9 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 		maxRetry:    DefaultMaxRetryAfter,
 	}}
 	for _, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("%w: an Option is nil", ErrInvalidOption)
+		}
 		o(&t.cfg)
 	}
 	if err := t.cfg.validate(); err != nil {
@@ -60,28 +70,29 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	return t, nil
 }
 
-// A ruleSet is the rules of a Transport at one time.
+// A ruleSet is the rules of a Transport at one time. Only the Transport and the requests that began with it hold it.
 type ruleSet struct {
+	id    uint64 // of this set and no other, for what must not hold the set itself
 	rules []*rule
 	index index
 }
 
-// SetRules replaces the rules, those of profiles too. A request that has begun, or waits, ends by the old ones. What the
-// Transport knows of limiters stays, such as their bans. A limiter keeps the rate that it has in Redis, and
-// [EventRateDiffers] tells where the new rules say another. After an error, which is ErrInvalidRule with a [*FieldError] for
-// each field that is wrong, the old rules stay.
+// SetRules replaces all rules, including those of profiles. A request that has begun, or waits, is completed under
+// the old rules. The Transport keeps what it knows of limiters, such as their bans. A limiter keeps the rate that it
+// has in Redis, and [EventRateDiffers] reports if the new rules say otherwise. If a rule is wrong, SetRules returns
+// ErrInvalidRule with a [*FieldError] for each wrong field, and the old rules stay.
 func (t *Transport) SetRules(rules ...Rule) error {
 	compiled, err := compileAll(rules)
 	if err != nil {
 		return err
 	}
-	t.set.Store(&ruleSet{compiled, newIndex(compiled)})
+	t.set.Store(&ruleSet{t.sets.Add(1), compiled, newIndex(compiled)})
 	return nil
 }
 
-// RoundTrip waits for the permits that the request's rules ask for, sends it, and returns the platform's response. When
-// the limiters reject the request it returns an [*Error], or the response of [WithRejectionResponse], and has sent
-// nothing. It returns the base's errors unchanged.
+// RoundTrip waits for the permits that the request's rules demand, sends the request, and returns the platform's
+// response. If the limiters reject the request, it sends nothing and returns an [*Error], or the response of
+// [WithRejectionResponse]. It returns the base's errors unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.URL == nil {
 		return t.cfg.base.RoundTrip(req) // which says so
@@ -102,7 +113,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return c.run()
 }
 
-// CloseIdleConnections closes the idle connections of the base, if it has a method of that name.
+// CloseIdleConnections closes the idle connections of the base, if the base has a method of that name.
 func (t *Transport) CloseIdleConnections() {
 	if b, ok := t.cfg.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
@@ -129,7 +140,7 @@ type call struct {
 }
 
 func (c *call) run() (*http.Response, error) {
-	send := c.req
+	send := c.acceptReadable(c.req)
 	var last *answer // what the platform throttled, kept while it is tried again
 	for attempt := 1; ; attempt++ {
 		c.event.Attempt = attempt
@@ -146,6 +157,7 @@ func (c *call) run() (*http.Response, error) {
 			c.compareRates()
 		}
 		if err != nil || resp == nil { // with neither, http.Client has an error of its own
+			c.unsettled(cmp.Or(err, errNoResponse))
 			return nil, err
 		}
 		if !c.sent.IsZero() {
@@ -155,14 +167,15 @@ func (c *call) run() (*http.Response, error) {
 		resp.Request = c.req
 		a := c.look(resp)
 		if attempt > c.t.cfg.retries || !c.mayRetry(a) {
-			c.settleAtEnd(a.response)
+			c.settleAtEnd(a)
 			return a.response, nil
 		}
 		again, ok := c.again()
 		if !ok {
-			c.settleAtEnd(a.response)
+			c.settleAtEnd(a)
 			return a.response, nil
 		}
+		c.settleThrottled(a)
 		a.body.closeBody()
 		if err := c.pause(a); err != nil {
 			closeBody(again)

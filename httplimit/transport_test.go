@@ -341,10 +341,10 @@ func TestRatesOfLimiters(t *testing.T) {
 // are requests are forgotten in time.
 func TestLimitersAreRemembered(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var sets atomic.Int64 // scripts with one key: TrySetRate is the only one
+		var sets atomic.Int64 // scripts with one key and arguments: TrySetRate is the only one
 		w.rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 			err := next(ctx, cmd)
-			if args := cmd.Args(); err == nil && strings.HasPrefix(cmd.Name(), "eval") && args[2] == 1 {
+			if args := cmd.Args(); err == nil && strings.HasPrefix(cmd.Name(), "eval") && args[2] == 1 && len(args) > 4 {
 				sets.Add(1)
 			}
 			return err
@@ -358,13 +358,35 @@ func TestLimitersAreRemembered(t *testing.T) {
 		require.EqualValues(t, 1, sets.Load())
 
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load())
+			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load().id)
 		}
 		require.LessOrEqual(t, len(tr.limiters.young)+len(tr.limiters.old), 2*maxLimiters)
-		kept := tr.limiters.get("kept", &Limit{}, tr.set.Load())
+		kept := tr.limiters.get("kept", &Limit{}, tr.set.Load().id)
 		for i := range 3 * maxLimiters {
-			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load())
-			require.Same(t, kept, tr.limiters.get("kept", &Limit{}, tr.set.Load()), "one in use stays")
+			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load().id)
+			require.Same(t, kept, tr.limiters.get("kept", &Limit{}, tr.set.Load().id), "one in use stays")
+		}
+	})
+}
+
+// The first request of a limiter, which sets its rate, is no error in the hooks of the Client, nor is the first after its keys are gone.
+func TestFirstRequestIsNoError(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		var told []ratelimiter.RequestInfo
+		client := clienttest.InBubble(t, rdb, ratelimiter.WithHook(ratelimiter.Hook{
+			Request: func(_ context.Context, r ratelimiter.RequestInfo) { told = append(told, r) },
+		}))
+		name := redistest.Key(t)
+		tr, err := New(client, WithBase(base(ok)), WithRules(Rule{Limits: []Limit{{Name: name, Rate: ratelimiter.Rate{Permits: 9, Interval: time.Minute}}}}))
+		require.NoError(t, err)
+		for range 2 {
+			get(t, tr, "http://x/")
+			redistest.Must(client.RateLimiter(name).Delete(t.Context()))(t)
+		}
+		require.Len(t, told, 2)
+		for _, r := range told {
+			require.NoError(t, r.Err)
+			require.Equal(t, ratelimiter.RequestGranted, r.Outcome)
 		}
 	})
 }
@@ -372,6 +394,8 @@ func TestLimitersAreRemembered(t *testing.T) {
 func TestOptions(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	_, err := New(nil)
+	require.ErrorIs(t, err, ErrInvalidOption)
+	_, err = New(client, nil)
 	require.ErrorIs(t, err, ErrInvalidOption)
 	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(MaxPeek+1, 0),
 		WithPeek(1, -1), WithBackOff(0, 0), WithBackOff(2*time.Second, time.Second), WithMaxCoolDown(0), WithDetectors(nil)} {
@@ -409,9 +433,9 @@ func TestNothingBetweenPermitsAndSending(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		redistest.Must(w.client.RateLimiter(w.key+"a").TrySetRate(t.Context(), ratelimiter.Rate{Permits: 5, Interval: time.Second}))(t)
 		get(t, w.transport(base(ok), rules(w.limit("b", 5, time.Second))), "http://x/") // loads the scripts
-		asked := 0                                                                      // beside the scripts of the acquire, which may be two when it checks the state
+		asked := 0                                                                      // beside the scripts of the acquire, which have three keys and may be two when it checks the state
 		w.rdb.AddHook(redistest.Failing(func(cmd redis.Cmder) error {
-			if !strings.HasPrefix(cmd.Name(), "eval") {
+			if args := cmd.Args(); cmd.Name() != "eval" && (cmd.Name() != "evalsha" || args[2] != 3) {
 				asked++
 			}
 			return nil

@@ -9,16 +9,18 @@ import (
 	"sync/atomic"
 )
 
-// Watch returns a context for one call of an SDK, and a function that adds the reason of a rejection to the error of that
-// call. Several SDKs send a rejected request again until their time is up, and return the context's error alone:
+// Watch returns a context for one call of an SDK, and a function that adds the reason of a rejection to the error of
+// that call. It is for SDKs that send a rejected request again until their time is up, and then return only the
+// context's error:
 //
 //	ctx, explain := httplimit.Watch(ctx)
 //	answer, err := client.Chat.Completions.New(ctx, params)
 //	err = explain(err) // errors.Is(err, httplimit.ErrRejected), errors.As(err, &rejection)
 //
-// Once a request with that context is rejected, those that follow are rejected at once and with the same [*Error]: the
-// SDK's retries do not wait again. explain returns err itself if it is nil, if it has the reason already, or if nothing
-// was rejected. The context must be the one that the SDK's requests have: an SDK that takes none cannot be watched.
+// Once a request with that context is rejected, later ones are rejected at once with the same [*Error], so the SDK's
+// retries do not wait again. explain returns err itself if it is nil, if it contains the reason already, or if
+// nothing was rejected. The SDK must pass the context on to its requests: an SDK that takes no context cannot be
+// watched.
 func Watch(ctx context.Context) (watched context.Context, explain func(error) error) {
 	w := new(firstRejection)
 	return context.WithValue(ctx, watchKey{}, w), func(err error) error {

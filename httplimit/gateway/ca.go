@@ -16,6 +16,7 @@ import (
 	"io/fs"
 	"math/big"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -32,12 +33,12 @@ const (
 	caLife   = 5 * 365 * 24 * time.Hour
 	leafLife = 7 * 24 * time.Hour
 	skew     = time.Hour // by which a client's clock may be slow
-	// maxLeaves bounds the certificates that are kept: a rule's *.example.com stands for any number of hosts.
+	// maxLeaves is how many certificates are kept; a rule's *.example.com stands for any number of hosts.
 	maxLeaves = 1024
 )
 
-// A CA signs the certificates with which a Gateway ends the TLS of its tunnels. Who has its key can speak for any host
-// to the clients that trust it. A CA is safe for concurrent use.
+// A CA signs the certificates with which a Gateway ends the TLS of its tunnels. Whoever has its key can impersonate
+// any host to the clients that trust it. A CA is safe for concurrent use.
 type CA struct {
 	cert   *x509.Certificate
 	key    crypto.Signer
@@ -47,8 +48,8 @@ type CA struct {
 	leaves map[string]*tls.Certificate
 }
 
-// CreateCA makes a CA and writes its files into dir, which it makes if there is none. It returns an error if one of the
-// files is there already.
+// CreateCA makes a CA and writes its files into dir, which it creates if necessary. It returns an error if one of the
+// files exists already.
 func CreateCA(dir string) (*CA, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -97,8 +98,8 @@ func writeNew(path, kind string, der []byte, mode fs.FileMode) error {
 	return nil
 }
 
-// LoadCA reads the CA in dir. It returns an error if others than the owner may read the key, or if the CA has expired.
-// errors.Is(err, fs.ErrNotExist) holds if there is none.
+// LoadCA reads the CA in dir. It returns an error if users other than the owner may read the key, or if the CA has
+// expired. If there is no CA, errors.Is(err, fs.ErrNotExist) holds.
 func LoadCA(dir string) (*CA, error) {
 	certFile, keyFile := filepath.Join(dir, CACertFile), filepath.Join(dir, CAKeyFile)
 	info, err := os.Stat(keyFile)
@@ -130,7 +131,8 @@ func LoadCA(dir string) (*CA, error) {
 // Certificate returns the certificate that clients have to trust.
 func (ca *CA) Certificate() *x509.Certificate { return ca.cert }
 
-// leaf returns a certificate for the host, which may be an address, and signs one if there is none that stays valid.
+// leaf returns a certificate for the host, which may be an address. It signs a new one if it has none that stays
+// valid long enough.
 func (ca *CA) leaf(host string) (*tls.Certificate, error) {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -144,8 +146,8 @@ func (ca *CA) leaf(host string) (*tls.Certificate, error) {
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
-	if ip := net.ParseIP(host); ip != nil {
-		template.IPAddresses = []net.IP{ip}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		template.IPAddresses = []net.IP{addr.AsSlice()} // a certificate has no zones
 	} else {
 		template.DNSNames = []string{host}
 	}

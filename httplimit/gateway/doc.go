@@ -9,7 +9,7 @@
 // A client reaches a platform in one of two ways:
 //
 //   - It uses http://127.0.0.1:8080/api.example.com as the base URL in place of https://api.example.com.
-//   - It uses http://127.0.0.1:8080 as its proxy, unchanged otherwise, and trusts the [CA] of [WithCA].
+//   - It uses http://127.0.0.1:8080 as its proxy and trusts the [CA] of [WithCA]; nothing else changes.
 //
 // Limits, bans and detection are those of the Transport. docs/gateway.md describes the fields and the responses.
 package gateway

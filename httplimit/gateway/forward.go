@@ -33,11 +33,18 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			u := *to.url
 			u.RawQuery = pr.In.URL.RawQuery // ReverseProxy drops what it cannot parse
 			pr.Out.URL, pr.Out.Host = &u, u.Host
+			for name := range pr.Out.Header {
+				if strings.HasPrefix(name, "X-Forwarded-") {
+					delete(pr.Out.Header, name)
+				}
+			}
 			pr.Out.Header.Del(TokenHeader)
 			pr.Out.Header.Del("Proxy-Authorization")
+			pr.In.Context().Value(pendingKey{}).(*pending).body = keepBody(pr.Out)
 		},
 		ModifyResponse: func(resp *http.Response) error {
-			stripProxyStatus(resp.Header)
+			stripProxyStatus(resp.Header) // also of 101, which is not written through the recorder
+			resp.Request.Context().Value(pendingKey{}).(*pending).body.forget()
 			return nil
 		},
 		ErrorHandler: reject,
@@ -45,9 +52,9 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 }
 
 // forward sends the request and copies the response.
-func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, to *route) {
+func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if strings.EqualFold(r.Header.Get("Upgrade"), "h2c") {
-		// An offer to the gateway and not to the platform. HTTP/1.1 goes on.
+		// The client offers an upgrade to the gateway and not to the platform. HTTP/1.1 goes on.
 		r.Header.Del("Upgrade")
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
@@ -63,11 +70,17 @@ func (g *Gateway) forward(w http.ResponseWriter, r *http.Request, to *route) {
 	if wait, ok := preferredWait(r.Header); ok {
 		ctx = httplimit.ContextWithMaxWait(ctx, wait)
 	}
-	g.proxy.ServeHTTP(w, r.WithContext(ctx))
+	g.proxy.ServeHTTP(rec, r.WithContext(ctx))
+	rec.strip()
 }
 
-// A pending is whether a request still waits for its permits. Only then does Shutdown end it.
-type pending struct{ atomic.Int32 }
+// A pending is a request without a response. It records whether the request still waits for its permits, because
+// Shutdown ends only those.
+type pending struct {
+	atomic.Int32
+	body    *keptBodies
+	allowed bool // its host, by the rules by which it goes: see hosts.witness
+}
 
 const (
 	waiting int32 = iota
@@ -77,18 +90,29 @@ const (
 
 type pendingKey struct{}
 
-// A sender is the base of the Transport. It marks requests that have their permits.
+// An errForbidden is the error of a request whose host is no longer in the rules, because a Reload came in between.
+type errForbidden struct{ origin }
+
+func (e errForbidden) Error() string { return "gateway: " + e.authority() + " is not allowed any more" }
+
+// A sender is the base of the Transport. It marks the requests that have got their permits.
 type sender struct{ base http.RoundTripper }
 
 func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
 	p := r.Context().Value(pendingKey{}).(*pending)
-	if !p.CompareAndSwap(waiting, sent) && p.Load() == stopped {
-		if r.Body != nil {
-			_ = r.Body.Close() // the request is rejected whatever Close returns
-		}
-		return nil, errStopping
+	var err error
+	if !p.allowed {
+		err = errForbidden{r.Context().Value(routeKey{}).(*route).origin}
+	} else if !p.CompareAndSwap(waiting, sent) && p.Load() == stopped {
+		err = errStopping
 	}
-	return s.base.RoundTrip(r)
+	if err == nil {
+		return s.base.RoundTrip(r)
+	}
+	if r.Body != nil {
+		_ = r.Body.Close() // the request is rejected whatever Close returns
+	}
+	return nil, err
 }
 
 // CloseIdleConnections closes the idle connections of the base.

@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/base64"
 	"errors"
 	"net/http"
@@ -104,7 +105,7 @@ func TestHosts(t *testing.T) {
 			"ftp://api.example.com/":         "",
 			"https://127.0.0.1:8080/":        "",
 			"/api.example.com%2F@evil.net/":  "",
-			"/.example.org/":                 "https://.example.org/ .example.org",
+			"/.example.org/":                 "",
 		} {
 			sent = ""
 			w := do(g, "POST", target)
@@ -131,6 +132,7 @@ func TestBadOptions(t *testing.T) {
 			`WithMaxWait(-1s) is negative`:                          WithMaxWait(-time.Second),
 			`the token of WithToken is empty`:                       WithToken(""),
 			`the Logger of WithLogger is nil`:                       WithLogger(nil),
+			`an Option is nil`:                                      nil,
 		} {
 			_, err := New(client, nil, o)
 			require.ErrorIs(t, err, ErrInvalidOption)
@@ -193,6 +195,51 @@ func TestReloadKeepsWaiters(t *testing.T) {
 		wg.Wait()
 		require.Equal(t, 200, waiter.Code)
 		require.GreaterOrEqual(t, time.Since(start), time.Minute-time.Second)
+	})
+}
+
+// A switching is the context of a request that calls f once, when it has been let in and the rules have yet to be applied.
+type switching struct {
+	context.Context
+	f func()
+}
+
+func (s *switching) Done() <-chan struct{} {
+	f := s.f
+	s.f = func() {}
+	f()
+	return s.Context.Done()
+}
+
+// TestReloadBetweenHostsAndRules checks that a request goes by the hosts and the rules of one set: one that was let in by the
+// old hosts goes nowhere by new rules that do not name its host, nor without the limit that either set has.
+func TestReloadBetweenHostsAndRules(t *testing.T) {
+	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
+		sent := 0
+		for _, dry := range []bool{false, true} {
+			var options []httplimit.Option
+			if dry {
+				options = append(options, httplimit.WithDryRun())
+			}
+			g := redistest.Must(New(client, perMinute(name, 1), WithTransport(options...), WithBase(platform(func(r *http.Request) (*http.Response, error) {
+				sent++
+				return says(200, "")(r)
+			}))))(t)
+			elsewhere := perMinute(name, 1)
+			elsewhere[0].Match.Hosts = []string{"other.example.com"}
+			ctx := &switching{t.Context(), func() { require.NoError(t, g.Reload(elsewhere)) }}
+			w := httptest.NewRecorder()
+			g.ServeHTTP(w, httptest.NewRequestWithContext(ctx, "GET", "/api.example.com/", http.NoBody))
+			require.Equal(t, 403, w.Code)
+			require.True(t, ours(w))
+			require.Zero(t, sent)
+
+			elsewhere[0].Limits[0].Key = func(*http.Request) string { panic("a rule's function") }
+			elsewhere[0].Limits[0].Name = ""
+			require.NoError(t, g.Reload(elsewhere))
+			require.Equal(t, dry, do(g, "GET", "/other.example.com/").Code == 200, "a dry run sends what a rule cannot be applied to")
+			sent = 0
+		}
 	})
 }
 

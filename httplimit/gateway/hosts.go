@@ -3,32 +3,37 @@
 package gateway
 
 import (
+	"cmp"
 	"fmt"
-	"net"
+	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
+	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
 )
 
-// An origin is a scheme, a host in lower case, which may be "*.example.com", and a port.
+// An origin is a scheme, a host and a port. The host is in the normal form of package authority; in a list it may be
+// "*.example.com".
 type origin struct{ scheme, host, port string }
 
 // hosts are the origins to which requests may go.
 type hosts map[origin]bool
 
+// newHosts returns the hosts that the rules name and those of WithAllow. The Transport reports mistakes in the rules.
 func newHosts(rules []httplimit.Rule, allow []string) (hosts, error) {
 	h := hosts{}
 	for _, r := range rules {
 		for _, host := range r.Match.Hosts {
-			h.add(host)
+			if host, err := authority.Named(host); err == nil {
+				h.add(host)
+			}
 		}
 		for _, p := range r.Match.Patterns {
-			if _, rest, ok := strings.Cut(p, " "); ok {
-				p = strings.TrimLeft(rest, " \t")
+			if host := muxpattern.Host(p); host != "" {
+				h.add(host)
 			}
-			host, _, _ := strings.Cut(p, "/")
-			h.add(host)
 		}
 	}
 	for _, a := range allow {
@@ -39,12 +44,20 @@ func newHosts(rules []httplimit.Rule, allow []string) (hosts, error) {
 	return h, nil
 }
 
+// witness returns the first of the Transport's rules, which applies to no request. It notes whether the rules that a
+// request follows allow its host: after a Reload they may be newer than the hosts that admitted the request.
+func (h hosts) witness() httplimit.Rule {
+	return httplimit.Rule{Name: "allowed hosts", Detectors: []httplimit.Detector{httplimit.HTTPDetector()}, Match: httplimit.Match{Func: func(r *http.Request) bool {
+		p, to := r.Context().Value(pendingKey{}).(*pending), r.Context().Value(routeKey{}).(*route)
+		p.allowed = h.allowed(to.origin)
+		return false
+	}}}
+}
+
 // add adds a host with the ports of both schemes.
 func (h hosts) add(host string) {
-	if host = strings.ToLower(host); host != "" {
-		h[origin{"https", host, "443"}] = true
-		h[origin{"http", host, "80"}] = true
-	}
+	h[origin{"https", host, "443"}] = true
+	h[origin{"http", host, "80"}] = true
 }
 
 // allow adds an entry of WithAllow.
@@ -60,63 +73,71 @@ func (h hosts) allow(entry string) error {
 	if scheme = strings.ToLower(scheme); scheme != "http" && scheme != "https" {
 		return bad("the scheme is neither http nor https")
 	}
-	u, err := url.Parse("//" + rest)
-	if err != nil || u.Hostname() == "" || u.Host != rest || strings.Contains(strings.TrimPrefix(u.Hostname(), "*."), "*") {
+	u, err := url.Parse("//" + rest) // which decodes a zone
+	if err != nil || strings.ContainsAny(rest, "/?#@") {
 		return bad("it is not a host")
 	}
-	if !given && u.Port() == "" {
-		h.add(u.Hostname())
-		return nil
+	name, below := strings.CutPrefix(u.Host, "*.")
+	o, err := originOf(scheme, name)
+	if err == nil && below {
+		o.host, err = authority.Named("*." + o.host)
 	}
-	h[originOf(scheme, u.Host)] = true
+	if err != nil {
+		return bad("it is not a host: " + err.Error())
+	}
+	if !given && u.Port() == "" {
+		h.add(o.host)
+	} else {
+		h[o] = true
+	}
 	return nil
 }
 
-// allowed reports whether requests may go there.
+// allowed reports whether requests may go to o. An address must be an entry of its own.
 func (h hosts) allowed(o origin) bool {
-	for {
-		if h[o] {
-			return true
-		}
-		_, parent, ok := strings.Cut(strings.TrimPrefix(o.host, "*."), ".")
-		if !ok || net.ParseIP(o.host) != nil {
+	if h[o] {
+		return true
+	}
+	for rest := o.host; !authority.IsAddr(o.host); {
+		_, parent, ok := strings.Cut(rest, ".")
+		if !ok {
 			return false
 		}
-		o.host = "*." + parent
-	}
-}
-
-// find returns the origin of an authority without a scheme: https if that is allowed, otherwise http.
-func (h hosts) find(authority string) (origin, bool) {
-	for _, scheme := range []string{"https", "http"} {
-		if o := originOf(scheme, authority); h.allowed(o) {
-			return o, true
+		if rest = parent; h[origin{o.scheme, "*." + parent, o.port}] {
+			return true
 		}
 	}
-	return origin{host: authority}, false
+	return false
 }
 
-// originOf returns the origin of an authority, with the scheme's port if it has none.
-func originOf(scheme, authority string) origin {
-	u := url.URL{Host: strings.ToLower(authority)}
-	o := origin{scheme, u.Hostname(), u.Port()}
-	if o.port == "" {
-		o.port = map[string]string{"http": "80", "https": "443"}[scheme]
+// find returns the origin of an authority without a scheme: with https if that is allowed, otherwise with http.
+func (h hosts) find(s string) (o origin, err error) {
+	for _, scheme := range []string{"https", "http"} {
+		if o, err = originOf(scheme, s); err != nil || h.allowed(o) {
+			break
+		}
 	}
-	return o
+	return o, err
 }
 
-// authority returns the host and the port, without a port that is the scheme's.
+// originOf returns the origin of the authority of a URL, with the scheme's port if it has none. The Gateway uses only
+// the origin to check the hosts, to dial, and for the Host that it sends to the platform. If s is no authority,
+// originOf returns an error, and an origin that may only be shown in the log.
+func originOf(scheme, s string) (origin, error) {
+	a, err := authority.Parse(s)
+	if err != nil {
+		return origin{scheme: scheme, host: s[strings.LastIndexByte(s, '@')+1:]}, err
+	}
+	return origin{scheme, a.Host, cmp.Or(a.Port, defaultPorts[scheme])}, nil
+}
+
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
+
+// authority returns the host and the port. It omits the scheme's default port.
 func (o origin) authority() string {
-	if o == originOf(o.scheme, bracketed(o.host)) {
-		return bracketed(o.host)
+	a := authority.Authority{Host: o.host, Port: o.port}
+	if o.port == defaultPorts[o.scheme] {
+		a.Port = ""
 	}
-	return net.JoinHostPort(o.host, o.port)
-}
-
-func bracketed(host string) string {
-	if strings.Contains(host, ":") {
-		return "[" + host + "]"
-	}
-	return host
+	return a.String()
 }

@@ -5,25 +5,39 @@ package gateway
 import (
 	"log/slog"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
-// A recorder keeps the status of a response for the log.
+// A recorder is the ResponseWriter of one request. It keeps the status for the log. It also makes sure that no
+// response of a platform looks like the Gateway's own, in its header, in one of 1xx before it, or in its trailer.
 type recorder struct {
 	http.ResponseWriter
 	status int
+	own    bool // the response is the Gateway's
+	http10 bool // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
 }
 
 // WriteHeader keeps the last status, which follows those of 1xx.
 func (rec *recorder) WriteHeader(status int) {
+	if rec.http10 && status < http.StatusOK && status != http.StatusSwitchingProtocols {
+		return
+	}
 	rec.status = status
+	rec.strip()
 	rec.ResponseWriter.WriteHeader(status)
 }
 
-// Unwrap is for http.ResponseController.
+// strip removes the Gateway's name from what a platform sent. Once the header is written, only the trailer is left to
+// send.
+func (rec *recorder) strip() {
+	if !rec.own {
+		stripProxyStatus(rec.Header())
+	}
+}
+
+// Unwrap lets an http.ResponseController reach the ResponseWriter.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // record logs a request when its response has ended.
@@ -36,7 +50,7 @@ func (g *Gateway) record(r *http.Request, to *route, rec *recorder, start time.T
 	} else if to != nil {
 		attrs = append(attrs, slog.String("host", to.origin.authority()))
 	}
-	if own, _, _ := strings.Cut(rec.Header().Get("Proxy-Status"), ";"); own == ProxyName {
+	if rec.own {
 		attrs = append(attrs, slog.Bool("rejected", true))
 	}
 	g.cfg.log.Info("request", attrs...)

@@ -40,8 +40,7 @@ type relay struct {
 // newRelay starts both. The platform sends an event and waits for next before it sends the other, or until the client
 // has gone.
 func newRelay(t *testing.T, next chan struct{}) *relay {
-	x := &relay{log: &strings.Builder{}}
-	x.platform = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return relayTo(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprintf(w, "data: %s %s\n\n", r.Proto, r.URL)
 		w.(http.Flusher).Flush()
@@ -50,7 +49,12 @@ func newRelay(t *testing.T, next chan struct{}) *relay {
 			fmt.Fprint(w, "data: last\n\n")
 		case <-r.Context().Done():
 		}
-	}))
+	})
+}
+
+// relayTo starts a platform that is the function, and a gateway before it.
+func relayTo(t *testing.T, platform http.HandlerFunc) *relay {
+	x := &relay{log: &strings.Builder{}, platform: httptest.NewUnstartedServer(platform)}
 	x.platform.EnableHTTP2 = true
 	x.platform.StartTLS()
 	t.Cleanup(x.platform.Close)

@@ -9,11 +9,11 @@ import (
 	"time"
 )
 
-// maxPreferred is longer than any request waits, and short enough to be a time.Duration.
+// maxPreferred is longer than any request waits, and fits a time.Duration in seconds.
 const maxPreferred = 1 << 31
 
-// preferredWait returns the wait of Prefer (RFC 7240 section 4.3): the first that is given counts, and one that is
-// no number of seconds is ignored, as the RFC asks for.
+// preferredWait returns the wait of Prefer (RFC 7240 section 4.3). The first value counts, and one that is not a
+// number of seconds is ignored, as the RFC demands.
 func preferredWait(h http.Header) (time.Duration, bool) {
 	for _, item := range listItems(h.Values("Prefer")) {
 		preference, _, _ := strings.Cut(item, ";")

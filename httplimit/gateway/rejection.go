@@ -14,8 +14,8 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// ProxyName is the name of the Gateway in the field Proxy-Status (RFC 9209). A response whose Proxy-Status begins with
-// it and has an error is the Gateway's own; any other response is the platform's.
+// ProxyName is the Gateway's name in the field Proxy-Status (RFC 9209). If the Proxy-Status of a response begins with
+// it and has an error, the response is the Gateway's own; any other response is the platform's.
 const ProxyName = "rrl-gateway"
 
 // A rejection is a response of the Gateway's own: a problem of RFC 9457.
@@ -33,8 +33,9 @@ type rejection struct {
 
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-func (no *rejection) write(w http.ResponseWriter) {
-	h := w.Header()
+func (no *rejection) write(rec *recorder) {
+	rec.own = true
+	h := rec.Header()
 	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
@@ -48,8 +49,8 @@ func (no *rejection) write(w http.ResponseWriter) {
 	if no.header[0] != "" {
 		h.Set(no.header[0], no.header[1])
 	}
-	w.WriteHeader(no.Status)
-	_ = json.NewEncoder(w).Encode(no) // fails only when the client has gone
+	rec.WriteHeader(no.Status)
+	_ = json.NewEncoder(rec).Encode(no) // fails only when the client has gone
 }
 
 func denied(status int, title, detail string) *rejection {
@@ -66,9 +67,12 @@ func unauthorized(proxied bool) *rejection {
 	return no
 }
 
-func forbidden(o origin) *rejection {
-	return denied(http.StatusForbidden, "The host is not allowed",
-		strconv.Quote(o.authority())+" is neither a host of the rules nor one of --allow.")
+func forbidden(o origin, why error) *rejection {
+	detail := strconv.Quote(o.authority()) + " is neither a host of the rules nor one of --allow"
+	if why != nil {
+		detail += ": " + why.Error()
+	}
+	return denied(http.StatusForbidden, "The host is not allowed", detail+".")
 }
 
 func misdirected(asked, tunnel origin) *rejection {
@@ -89,14 +93,18 @@ func stopping() *rejection {
 		code: "proxy_internal_response", after: time.Second, header: [2]string{"Connection", "close"}}
 }
 
-// reject writes the response to a request that the Transport did not send, or to which the platform sent no response.
+// reject writes the response to a request that the Transport did not send, or that the platform did not respond to.
 func reject(w http.ResponseWriter, r *http.Request, err error) {
-	rejectionOf(r, err).write(w)
+	rejectionOf(r, err).write(w.(*recorder)) // the one that forward has
 }
 
 func rejectionOf(r *http.Request, err error) *rejection {
 	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
 		return stopping()
+	}
+	var gone errForbidden
+	if errors.As(err, &gone) {
+		return forbidden(gone.origin, nil)
 	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {
@@ -118,15 +126,21 @@ func rejectionOf(r *http.Request, err error) *rejection {
 	return no
 }
 
-// stripProxyStatus takes out of a platform's response what would make it look like a rejection of ours.
+// stripProxyStatus removes from a platform's header or trailer any field that makes it look like a rejection by the
+// Gateway.
 func stripProxyStatus(h http.Header) {
-	var keep []string
-	for _, item := range listItems(h.Values("Proxy-Status")) {
-		if name, _, _ := strings.Cut(item, ";"); strings.Trim(strings.TrimSpace(name), `"`) != ProxyName {
-			keep = append(keep, strings.TrimSpace(item))
+	for field, lines := range h {
+		if !strings.EqualFold(strings.TrimPrefix(field, http.TrailerPrefix), "Proxy-Status") {
+			continue
 		}
-	}
-	if h.Del("Proxy-Status"); len(keep) > 0 {
-		h.Set("Proxy-Status", strings.Join(keep, ", "))
+		var keep []string
+		for _, item := range listItems(lines) {
+			if name, _, _ := strings.Cut(item, ";"); strings.Trim(strings.TrimSpace(name), `"`) != ProxyName {
+				keep = append(keep, strings.TrimSpace(item))
+			}
+		}
+		if delete(h, field); len(keep) > 0 {
+			h[field] = []string{strings.Join(keep, ", ")}
+		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// TokenHeader is the field in which a client gives the token of [WithToken]. The Gateway takes it out of the request.
+// TokenHeader is the header field with the token of [WithToken]. The Gateway removes it from the request.
 const TokenHeader = "X-Gateway-Token"
 
 // A route is where a request goes.
@@ -21,7 +21,7 @@ type route struct {
 
 type routeKey struct{}
 
-// route returns where a request goes, or the rejection of a request that goes nowhere.
+// route returns where a request goes, or a rejection if it may not go anywhere.
 func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 	t := tunnelOf(r.Context())
 	proxied := r.Method == http.MethodConnect || r.URL.IsAbs()
@@ -31,31 +31,29 @@ func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 	if g.stopping.Err() != nil {
 		return nil, stopping()
 	}
-	to, hosts, ok := &route{}, g.hosts.Load(), false
+	to, hosts := &route{}, g.hosts.Load()
+	var err error
 	switch u := *r.URL; {
 	case r.Method == http.MethodConnect:
-		to.origin = originOf("https", r.Host)
-		ok = hosts.allowed(to.origin)
+		to.origin, err = originOf("https", r.Host)
 	case t != nil:
-		if to.origin = originOf("https", r.Host); to.origin != t.origin {
+		if to.origin, err = originOf("https", r.Host); to.origin != t.origin {
 			return nil, misdirected(to.origin, t.origin)
 		}
-		ok = hosts.allowed(to.origin)
 		to.url = &u
-	case proxied:
-		to.origin = originOf(u.Scheme, u.Host)
-		ok = hosts.allowed(to.origin)
+	case proxied: // the Host field says nothing (RFC 9112 section 3.2.2)
+		to.origin, err = originOf(u.Scheme, u.Host)
 		to.url = &u
 	default:
-		host, rest, err := splitPath(r.URL)
-		if err != nil || host == "" {
+		host, rest, pathErr := splitPath(r.URL)
+		if pathErr != nil || host == "" {
 			return nil, noHost()
 		}
-		to.origin, ok = hosts.find(host)
+		to.origin, err = hosts.find(host)
 		to.url = rest
 	}
-	if !ok {
-		return to, forbidden(to.origin)
+	if err != nil || !hosts.allowed(to.origin) {
+		return to, forbidden(to.origin, err)
 	}
 	if to.url != nil {
 		to.url.Scheme, to.url.Host, to.url.User = to.origin.scheme, to.origin.authority(), nil
@@ -74,7 +72,7 @@ func splitPath(u *url.URL) (host string, rest *url.URL, err error) {
 	return host, rest, err
 }
 
-// Authorized reports whether a request has the token of [WithToken], or none is needed.
+// Authorized reports whether a request has the token of [WithToken]. It returns true if no token is required.
 func (g *Gateway) Authorized(r *http.Request) bool {
 	if g.cfg.token == nil {
 		return true

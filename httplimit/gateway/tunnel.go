@@ -14,13 +14,15 @@ import (
 	"time"
 )
 
-// tunnelHeader bounds how long a client takes for the header of a request in a tunnel.
+// tunnelHeader bounds how long a client may take to send the header of a request in a tunnel.
 const tunnelHeader = 30 * time.Second
 
-// MaxStreams is how many requests a client may have under way on one HTTP/2 connection of a tunnel. Most of them wait.
+// MaxStreams is how many requests a client may have in flight on one HTTP/2 connection of a tunnel. Most of them
+// wait.
 const MaxStreams = 1000
 
-// tunnels serve what comes through CONNECT: a server of its own, whose connections are hijacked ones of the other.
+// tunnels serves what comes through CONNECT. It is a server of its own, on connections hijacked from the other
+// server.
 type tunnels struct {
 	server *http.Server
 	ca     *CA
@@ -35,7 +37,7 @@ type tunnelConn struct {
 	origin origin
 }
 
-// Read reads what was sent early first.
+// Read first returns what the client sent early.
 func (c *tunnelConn) Read(p []byte) (int, error) {
 	if n, err := c.start.Read(p); err == nil {
 		return n, nil
@@ -66,7 +68,7 @@ func newTunnels(g *Gateway) *tunnels {
 	return t
 }
 
-// connect makes a tunnel of a request for one.
+// connect turns a CONNECT request into a tunnel.
 func (g *Gateway) connect(w *recorder, r *http.Request, to *route) {
 	if g.tunnels == nil || r.ProtoMajor != 1 || tunnelOf(r.Context()) != nil {
 		noCA().write(w)
@@ -104,7 +106,7 @@ func (t *tunnels) serve(c *tunnelConn) {
 	}
 }
 
-// Accept, Close and Addr make a net.Listener of the tunnels.
+// Accept, Close and Addr implement net.Listener.
 func (t *tunnels) Accept() (net.Conn, error) {
 	select {
 	case c := <-t.conns:

@@ -8,29 +8,32 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// An Answer is what [Middleware.Decide] returns.
+// An Answer is what [Middleware.Decide] and [Middleware.DecideRequest] return.
 type Answer struct {
 	Decision
-	// Result is what the limiter replied: what is left, and the rate. It is zero where the limiter was not asked, or did
-	// not reply. Of several rules it is that of Decision.Policy.
+	// Result is the limiter's reply, with the permits left and the rate. It is zero if the limiter was not asked, or
+	// did not reply. With several rules it is that of Decision.Policy.
 	Result ratelimiter.Result
-	// RetryAfter is when the request may come again, in whole seconds; 0 where that is now or never.
+	// RetryAfter is after what time the request may come again, in whole seconds. It is 0 if that is now or never.
 	RetryAfter time.Duration
 
 	parts  []part
 	fields *config // nil for none
 }
 
-// Decide decides as [Middleware.Handler] does, without net/http: for other frameworks, remote procedure calls and queues. The
-// request is one of the limiter that the keys together name, such as a client's address, for each rule; without a key it is one of the limiter
-// that has the name of the Middleware. Its weight is as [WithWeight] has it, which is not called, as the KeyFuncs are not. The
-// functions of WithFailures and WithDecisions are told with a nil request. ctx bounds the decision, beside WithDecisionTime.
+// Decide decides as [Middleware.Handler] does, but without net/http: for other frameworks, remote procedure calls and
+// queues. For each rule, the keys together name the limiter of the request, such as a client's address; without a key
+// it is the limiter with the name of the rule. Weight has the meaning that it has in [WithWeight].
+//
+// Decide calls neither the KeyFuncs nor the function of WithWeight. It calls the functions of WithFailures and
+// WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
 	key := ""
 	for _, k := range keys {
@@ -43,9 +46,9 @@ func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) A
 	return m.decided(nil, m.answer(ctx, nil, spends, weight))
 }
 
-// DecideRequest decides as [Middleware.Handler] does, and writes nothing: for frameworks that have a request of their own, of which
-// the caller makes one of net/http with what the KeyFuncs and the function of [WithWeight] look at. The context of r
-// bounds the decision, beside WithDecisionTime.
+// DecideRequest decides as [Middleware.Handler] does, and writes nothing. It is for frameworks with a request type of
+// their own: the caller makes an http.Request with the parts that the KeyFuncs and the function of [WithWeight] read.
+// Both the context of r and WithDecisionTime bound the decision.
 func (m *Middleware) DecideRequest(r *http.Request) Answer {
 	spends, weight, err := m.spends(r)
 	if err != nil {
@@ -54,7 +57,7 @@ func (m *Middleware) DecideRequest(r *http.Request) Answer {
 	return m.decided(r, m.answer(r.Context(), r, spends, weight))
 }
 
-// decided completes an answer and tells the function of WithDecisions.
+// decided completes an answer and calls the function of WithDecisions.
 func (m *Middleware) decided(r *http.Request, a Answer) Answer {
 	a.DryRun, a.fields = m.cfg.dryRun, &m.cfg
 	if a.Policy == "" {
@@ -64,7 +67,7 @@ func (m *Middleware) decided(r *http.Request, a Answer) Answer {
 	return a
 }
 
-// answer decides about a request of that weight, which is nil for Decide.
+// answer decides about a request of the given weight; r is nil for Decide.
 func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend, weight int64) Answer {
 	if weight == 0 || len(spends) == 0 {
 		return Answer{Decision: Decision{Outcome: OutcomeUnlimited}}
@@ -87,31 +90,44 @@ func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend
 	if p.err != nil {
 		return m.undecided(ctx, r, p.spend, p.err)
 	}
-	a := Answer{Result: p.result, parts: parts, Decision: Decision{Policy: p.rule.Name, Outcome: OutcomeGranted, Limiter: p.name, Degraded: p.result.Degraded}}
+	a := Answer{Result: p.result, parts: parts, Decision: Decision{Policy: p.rule.Name, Outcome: OutcomeGranted, Limiter: p.name, Degraded: degraded(parts)}}
 	if !p.result.Granted {
-		a.Outcome = OutcomeRejected
+		a.Outcome, a.Degraded = OutcomeRejected, p.result.Degraded
 		a.RetryAfter = time.Duration(min(rates.WholeSeconds(p.result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
 	}
 	return a
 }
 
-// tightest returns the part that decides: of those that reject the one with the longest wait, otherwise one that failed,
-// otherwise the one of which the fewest permits are left.
+// tightest returns the part that decides: the one with the longest wait among those that reject, otherwise one that
+// failed, otherwise the one with the fewest permits left, as far as that is known.
 func tightest(parts []part) part {
 	best := parts[0]
 	for _, p := range parts[1:] {
 		switch {
 		case p.rejected() && (!best.rejected() || p.result.Wait > best.result.Wait),
 			p.err != nil && best.granted(),
-			p.granted() && best.granted() && p.result.Available < best.result.Available:
+			p.granted() && best.granted() && p.fewer(best):
 			best = p
 		}
 	}
 	return best
 }
 
-// checkWeight returns an error for a weight that no limiter can grant. Such a request is rejected and not undecided:
-// a client whose requests are too heavy, or do not tell how heavy they are, must not get past a limit that fails open.
+// fewer reports whether fewer permits are left than of another part, as far as that is known.
+func (p *part) fewer(than part) bool {
+	if tells := p.tells(); !tells || !than.tells() {
+		return tells && !than.tells()
+	}
+	return p.result.Available < than.result.Available
+}
+
+// degraded reports whether a limiter's outage policy decided a part of a request that passes.
+func degraded(parts []part) bool {
+	return slices.ContainsFunc(parts, func(p part) bool { return p.result.Degraded })
+}
+
+// checkWeight returns an error for a weight that no limiter can grant. Such a request is rejected even if the policy
+// fails open: otherwise a client with requests that are too heavy, or of unknown weight, would get past the limit.
 func checkWeight(weight int64) error {
 	switch {
 	case weight < 0:
@@ -134,7 +150,7 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 	return ratelimiter.FailClosed()
 }
 
-// undecided returns the answer to a request about which the limiter of s gave no decision.
+// undecided returns the answer to a request that the limiter of s did not decide.
 func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, err error) Answer {
 	a := Answer{Decision: Decision{Policy: s.rule.Name, Outcome: OutcomeClosed, Limiter: s.name, Err: err}, RetryAfter: time.Second}
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
@@ -143,7 +159,7 @@ func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, er
 	}
 	if ctx.Err() == nil {
 		m.fail(r, err)
-		if m.outagePolicy() == ratelimiter.FailOpen() {
+		if m.outagePolicy() == ratelimiter.FailOpen() && !errors.Is(err, ratelimiter.ErrOverloaded) {
 			a.Outcome, a.RetryAfter = OutcomeOpen, 0
 		}
 	}

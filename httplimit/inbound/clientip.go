@@ -3,37 +3,43 @@
 package inbound
 
 import (
+	"net"
 	"net/http"
 	"net/netip"
 	"strings"
 )
 
-// A ClientAddress determines the address from which a request comes, also behind proxies. It never believes what a client
-// writes into its own headers: of the addresses in the header it takes the right-most one that is not a trusted
-// proxy's, and none of them when no trusted proxy has sent the request.
+// A ClientAddress determines the address that a request comes from, also behind proxies. It never believes what a
+// client writes into its own headers: it takes the right-most address in the header that is not a trusted proxy's,
+// and ignores the header unless a trusted proxy has sent the request.
 //
-// The zero value trusts nobody: the address is that of the connection.
+// The zero value trusts no proxy: the address is that of the connection. A ClientAddress is safe for concurrent use.
 type ClientAddress struct {
-	// Trusted are the proxies that are believed: each adds the address that connected to it to the header.
+	// Trusted are the proxies that are believed. Each must add to the header the address that connected to it.
 	Trusted []netip.Prefix
-	// Header is the header that they add it to: "X-Forwarded-For", which is the default, or "Forwarded" (RFC 7239). All
-	// trusted proxies must write it: a header that they leave alone comes from the client.
+	// TrustedUnix says that every peer on a Unix socket, which has no address, is such a proxy too. By default no such
+	// peer is believed, and all requests by Unix sockets count as one client.
+	TrustedUnix bool
+	// Header is the header that the proxies add the address to: "X-Forwarded-For", which is the default, or
+	// "Forwarded" (RFC 7239). All trusted proxies must write it: if one leaves it alone, it comes from the client.
 	Header string
-	// IPv6Bits is how much of an IPv6 address counts, 1 to 128: a subscriber usually has a whole /64 and
-	// takes any address of it. The default, for 0 and for what no address has, is 64.
+	// IPv6Bits is how many leading bits of an IPv6 address identify a client, 1 to 128: a subscriber usually has a
+	// whole /64 and may use any address of it. The default, for 0 and for values out of range, is 64. An address of
+	// NAT64, in 64:ff9b::/96, counts as the IPv4 address inside it.
 	IPv6Bits int
 }
 
-// maxHops bounds how many addresses of the header are read. No honest chain of proxies is that long.
+// maxHops is how many addresses of the header are read. No honest chain of proxies is longer.
 const maxHops = 64
 
-// Of returns the client's address, and false when the connection has none (a Unix socket) or one that cannot
-// be read. It has no zone, and an IPv4 address is one also where it came as IPv6. Where a trusted proxy
-// did not say who connected to it ("unknown", a made-up name, nonsense) it is that proxy's address: who
-// hides behind it shares its limit.
+// Of returns the client's address. It reports false if the connection has no address, or one that cannot be read. A
+// connection has none on a Unix socket that is not trusted, or whose proxy did not say who connected to it. The zone
+// is dropped, and IPv4-mapped IPv6 addresses are unmapped. If a trusted proxy did not say who connected to it
+// ("unknown", a made-up name, nonsense), Of returns the address of that proxy: all clients behind it share its limit.
 func (c ClientAddress) Of(r *http.Request) (netip.Addr, bool) {
 	addr, ok := parseNode(r.RemoteAddr)
-	if !ok {
+	trusted := ok && c.trusts(addr) || !ok && c.TrustedUnix && byUnixSocket(r)
+	if !ok && !trusted {
 		return netip.Addr{}, false
 	}
 	notes := xForwardedFor
@@ -48,8 +54,8 @@ func (c ClientAddress) Of(r *http.Request) (netip.Addr, bool) {
 	for i := len(lines) - 1; i >= 0; i-- {
 		rest, more := lines[i], true
 		for more {
-			if hops++; hops > maxHops || !c.trusts(addr) {
-				return addr, true
+			if hops++; hops > maxHops || !trusted {
+				return addr, addr.IsValid()
 			}
 			var next netip.Addr
 			var found, empty bool
@@ -57,16 +63,32 @@ func (c ClientAddress) Of(r *http.Request) (netip.Addr, bool) {
 				continue
 			}
 			if !found {
-				return addr, true
+				return addr, addr.IsValid()
 			}
-			addr = next
+			addr, trusted = next, c.trusts(next)
 		}
 	}
-	return addr, true
+	return addr, addr.IsValid()
 }
 
-// group returns the address, or the IPv6 network that counts as one client.
+// byUnixSocket reports whether a request without an address came by a Unix socket. Either the server listens on one,
+// or the peer has the name of one, which begins with @ if it is abstract or empty, and with / if it is a file.
+func byUnixSocket(r *http.Request) bool {
+	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
+		return strings.HasPrefix(local.Network(), "unix")
+	}
+	return strings.HasPrefix(r.RemoteAddr, "@") || strings.HasPrefix(r.RemoteAddr, "/")
+}
+
+// nat64 is the prefix by which translators represent IPv4 addresses in IPv6 (RFC 6052 §2.1); the IPv4 address is in
+// the last 32 bits. All addresses under it are one network.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// group returns the address, or the IPv6 network that counts as one client. For NAT64 it returns the IPv4 address.
 func (c ClientAddress) group(a netip.Addr) string {
+	if b := a.As16(); nat64.Contains(a) {
+		return netip.AddrFrom4([4]byte(b[12:])).String()
+	}
 	if a.Is4() {
 		return a.String()
 	}
@@ -123,9 +145,9 @@ func parseNode(s string) (netip.Addr, bool) {
 
 func trim(s string) string { return strings.Trim(s, " \t") }
 
-// forwardedFor takes the last element of a Forwarded list, and from it the node in "for" (RFC 7239
-// sections 4 and 6). It reads backwards: what the client began the list with, an open quote for
-// instance, cannot spoil what the proxies have added.
+// forwardedFor takes the last element of a Forwarded list, and from it the node in "for" (RFC 7239 sections 4 and 6).
+// It reads backwards, so a client that begins the list with an open quote, for instance, cannot spoil what the
+// proxies have added.
 func forwardedFor(list string) (a netip.Addr, rest string, more, found, empty bool) {
 	element := list
 	for i, quoted := len(list)-1, false; i >= 0; i-- {
@@ -164,8 +186,8 @@ func escaped(s string, i int) bool {
 	return n%2 == 1
 }
 
-// forParameter returns the value of the "for" of a Forwarded element; false when it has none, more than one,
-// or is not well formed.
+// forParameter returns the value of "for" in a Forwarded element. It reports false if the element has none or
+// several, or is malformed.
 func forParameter(element string) (value string, found bool) {
 	for rest := element; ; {
 		name, after, ok := strings.Cut(rest, "=")

@@ -3,14 +3,19 @@
 package inbound
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
 	"net/netip"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -92,6 +97,71 @@ func TestClientAddress(t *testing.T) {
 	require.Equal(t, "198.51.100.2", got.String())
 }
 
+// The peer of a Unix socket may be trusted as a proxy is, and nothing else without an address is taken for one.
+func TestClientAddressOfUnixSockets(t *testing.T) {
+	unix, tcp := &net.UnixAddr{Name: "/run/s", Net: "unix"}, &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	for _, c := range []struct {
+		remote, note string
+		local        net.Addr // nil: not known
+		want         string   // empty: none
+	}{
+		{"@", "198.51.100.1", unix, "198.51.100.1"},
+		{"", "198.51.100.1", unix, "198.51.100.1"},
+		{"@", "198.51.100.1", nil, "198.51.100.1"},
+		{"@proxy", "198.51.100.1", nil, "198.51.100.1"},
+		{"/run/proxy", "192.0.2.66, 198.51.100.1, 10.0.0.2", nil, "198.51.100.1"},
+		{"@", "10.0.0.3, 10.0.0.2", unix, "10.0.0.3"},
+		{"@", "", unix, ""},
+		{"@", "198.51.100.1, unknown", unix, ""},
+		{"@", "198.51.100.1", tcp, ""},
+		{"", "198.51.100.1", nil, ""},
+		{"pipe", "198.51.100.1", nil, ""},
+		{"203.0.113.9:4711", "198.51.100.1", nil, "203.0.113.9"},
+		{"203.0.113.9:4711", "198.51.100.1", unix, "203.0.113.9"},
+	} {
+		r := &http.Request{RemoteAddr: c.remote, Header: http.Header{"X-Forwarded-For": {c.note}}}
+		if c.local != nil {
+			r = r.WithContext(context.WithValue(t.Context(), http.LocalAddrContextKey, c.local))
+		}
+		got, ok := ClientAddress{Trusted: prefixes("10.0.0.0/8"), TrustedUnix: true}.Of(r)
+		require.Equal(t, c.want != "", ok, "%+v", c)
+		if ok {
+			require.Equal(t, c.want, got.String(), "%+v", c)
+		}
+	}
+}
+
+// Clients behind a proxy on a Unix socket have a limit each, and a server in front of which none is trusted has one for all.
+func TestBehindAUnixSocket(t *testing.T) {
+	for trusted, want := range map[bool][]int{true: {200, 200, 429}, false: {200, 429, 429}} {
+		windows := map[string]limit.Limiter{}
+		m, err := NewRules(nil, []Rule{{Name: "x", Keys: []KeyFunc{ByClientAddress(ClientAddress{TrustedUnix: trusted})}, Limiter: func(key string) limit.Limiter {
+			if windows[key] == nil {
+				windows[key] = redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 1, Interval: time.Hour}}))(t)
+			}
+			return windows[key]
+		}}})
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := net.Listen("unix", path)
+		require.NoError(t, err)
+		s := &http.Server{Handler: m.Handler(answers)}
+		go func() { _ = s.Serve(l) }()
+		client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, "unix", path)
+		}}}
+		for i, from := range []string{"192.0.2.1", "192.0.2.2", "192.0.2.1"} {
+			r := redistest.Must(http.NewRequest(http.MethodGet, "http://x/", nil))(t)
+			r.Header.Set("X-Forwarded-For", from)
+			resp, err := client.Do(r)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, want[i], resp.StatusCode, "%v: request %d", trusted, i)
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
 func TestClientAddressForwarded(t *testing.T) {
 	for note, want := range map[string]string{ // by 10.0.0.1, which is trusted as 10.0.0.0/8 is
 		`for=198.51.100.1`:                                       "198.51.100.1",
@@ -136,6 +206,10 @@ func TestClientAddressGroups(t *testing.T) {
 		addr, want string
 	}{
 		{0, "2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"},
+		{0, "64:ff9b::192.0.2.1", "192.0.2.1"}, // NAT64: two clients
+		{48, "64:ff9b::192.0.2.2", "192.0.2.2"},
+		{0, "64:ff9b:1::192.0.2.2", "64:ff9b:1::/64"}, // a network's own prefix, whose form is not known
+		{0, "64:ff9b::1:192.0.2.2", "64:ff9b::/64"},
 		{64, "2001:db8:1:2::", "2001:db8:1:2::/64"},
 		{56, "2001:db8:1:2ff::1", "2001:db8:1:200::/56"},
 		{128, "2001:db8::1", "2001:db8::1/128"},

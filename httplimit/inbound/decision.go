@@ -18,18 +18,18 @@ const (
 
 // A Decision is what a Middleware decided about a request; see [WithDecisions].
 type Decision struct {
-	// Policy is the name of the Middleware, or of several rules that of the one which decided: one that rejects, otherwise
-	// the one with the fewest permits left.
+	// Policy is the name of the Middleware. With several rules it is the name of the rule that decided: one that
+	// rejects, otherwise the one with the fewest permits left.
 	Policy  string
 	Outcome Outcome
-	// Limiter is the limiter's name in Redis, which may hold the client's address. It is empty for a request that
+	// Limiter is the limiter's name in Redis, which may contain the client's address. It is empty for a request that
 	// takes no permits.
 	Limiter string
 	// Degraded reports that Redis was unavailable and the outage policy decided.
 	Degraded bool
-	// DryRun reports that the request is passed on whatever the Outcome is: see [WithDryRun].
+	// DryRun reports that the request passes whatever the Outcome is: see [WithDryRun].
 	DryRun bool
-	// Err is why nobody could decide, or why the request can never be granted.
+	// Err is why no decision was possible, or why the request can never be granted.
 	Err error
 }
 
@@ -38,13 +38,13 @@ func (d Decision) Passes() bool {
 	return d.DryRun || d.Outcome != OutcomeRejected && d.Outcome != OutcomeClosed
 }
 
-// WithDecisions sets a function that is told once of each request, for metrics and logs, before the request is passed
-// on or answered. It runs in the request's goroutine. The default is nobody.
+// WithDecisions sets a function that is called once for each request, for metrics and logs, before the request is
+// passed on or rejected. It runs in the request's goroutine. The default is none.
 func WithDecisions(f func(*http.Request, Decision)) Option {
 	return func(c *config) { c.decided = f }
 }
 
-// decide tells the function of WithDecisions.
+// decide calls the function of WithDecisions.
 func (m *Middleware) decide(r *http.Request, d Decision) {
 	if m.cfg.decided == nil {
 		return

@@ -13,19 +13,20 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// The rate that counts for a rule, in all servers, is that of the limiter which has the name of the rule alone. Each Middleware sets it once,
-// when it begins, and from then on goes by it: so the last one to begin decides, and two of different rates do not set
-// theirs in turns. Where the limiter of a key has another rate, the rate that counts is set.
+// The effective rate of a rule, in all servers, is that of the limiter with the name of the rule alone. Each
+// Middleware sets it once, when it begins, and obeys it from then on. So the last one to begin decides, and two with
+// different rates do not overwrite each other in turns. A limiter of a key that has another rate is set to the
+// effective rate.
 
 const (
-	// lookEvery is how often a Middleware that is in use looks which rate counts, beside the times when it meets a limiter that
-	// has another one, and lookAgain how soon after it could not.
+	// lookEvery is how often a Middleware in use looks up the effective rate; it also does so when it meets a limiter
+	// with another rate. lookAgain is how soon it looks again if that failed.
 	lookEvery, lookAgain = 10 * time.Second, time.Second
-	// maxLooks is how many limiters of keys, which have another rate, are looked after at once.
+	// maxLooks is how many limiters of keys with another rate are set at once.
 	maxLooks = 16
 )
 
-// A fleetRate is which rate counts for a rule, as far as is known.
+// A fleetRate is the effective rate of a rule, as far as it is known.
 type fleetRate struct {
 	mu     sync.Mutex
 	rate   ratelimiter.Rate // another one than that of the rule; zero for none
@@ -36,10 +37,10 @@ type fleetRate struct {
 	news   error     // to be told with a request
 }
 
-// keepsStored reports whether the rates that limiters have stay.
+// keepsStored reports whether limiters keep the rates that they have.
 func (c *config) keepsStored() bool { return c.stored || c.dryRun }
 
-// now returns the rate that counts for the rule.
+// now returns the effective rate of the rule.
 func (r *rule) now() ratelimiter.Rate {
 	r.fleet.mu.Lock()
 	defer r.fleet.mu.Unlock()
@@ -49,14 +50,16 @@ func (r *rule) now() ratelimiter.Rate {
 	return r.Rate
 }
 
-// Start sets the rates of the rules in Redis, where they are others, and the permits that are taken stay so. Without it the first requests
-// do that, some of which may be decided by the old rate. The rate of the Middleware that began last counts: others learn of it within
-// ten seconds, go by it, and tell the function of [WithFailures]. The rate of a rule with keys is that of the limiter which has its
-// name alone; the limiter of a key gets it with its next request, which is decided by its old one. What an operator sets there
-// later, with SetRate or rrl, counts as well until another Middleware begins.
+// Start sets the rates of the rules in Redis; permits in use stay in use. Without Start the first requests set the
+// rates, and the old rate may decide some of them. The rate of the Middleware that began last counts: others learn of
+// it within ten seconds, obey it, and report it to the function of [WithFailures].
 //
-// With [WithStoredRates] or [WithDryRun] Start sets a rate only where there is none, and returns [ErrRateDiffers] where there is
-// another one. Other errors are those of [ratelimiter.RateLimiter.SetRate].
+// The rate of a rule with keys is that of the limiter that has the rule's name alone. The limiter of a key gets it
+// with its next request, which its old rate decides. A rate that an operator sets there later, with SetRate or rrl,
+// counts as well until another Middleware begins.
+//
+// With [WithStoredRates] or [WithDryRun] Start sets a rate only if there is none, and returns [ErrRateDiffers] if
+// there is another one. Other errors are those of [ratelimiter.RateLimiter.SetRate].
 func (m *Middleware) Start(ctx context.Context) error {
 	var list []error
 	for _, r := range m.rules {
@@ -67,19 +70,42 @@ func (m *Middleware) Start(ctx context.Context) error {
 	return errors.Join(list...)
 }
 
+// maxRaces bounds how often a rate is read again because others have set or removed it in the meantime.
+const maxRaces = 3
+
+// stored returns the rate of a limiter, and sets it to want if there is none. It reads again what it has set: others
+// may have been faster, or have left a part of a rate.
+func stored(ctx context.Context, l *ratelimiter.RateLimiter, want ratelimiter.Rate) (is ratelimiter.Rate, err error) {
+	for range maxRaces {
+		if is, err = l.Rate(ctx); !errors.Is(err, ratelimiter.ErrNotInitialized) {
+			return is, err
+		}
+		if _, failed := l.TrySetRate(ctx, want); failed != nil {
+			return is, failed
+		}
+	}
+	return is, err
+}
+
 // begin sets the rate of a rule.
 func (m *Middleware) begin(ctx context.Context, r *rule) error {
 	l := m.client.RateLimiter(r.Name)
-	is, err := l.Rate(ctx)
-	switch {
-	case errors.Is(err, ratelimiter.ErrNotInitialized):
-		_, err = l.TrySetRate(ctx, r.now())
-	case err != nil || !r.differs(is, r.Rate):
-	case m.cfg.keepsStored():
-		err = rateError(r, r.Name, "it is "+is.String())
-	default:
-		if _, err = l.UpdateRate(ctx, r.Rate, ratelimiter.KeepState()); err == nil {
+	is, err := stored(ctx, l, r.now())
+	for range maxRaces {
+		if err != nil || !r.differs(is, r.Rate) {
+			break
+		}
+		if m.cfg.keepsStored() {
+			err = rateError(r, r.Name, "it is "+is.String())
+			break
+		}
+		var set bool
+		if set, err = l.UpdateRate(ctx, r.Rate, ratelimiter.KeepState()); set {
 			r.fleet.tell(rateError(r, r.Name, fmt.Sprintf("it was %v and is set now", is)))
+			break
+		}
+		if err == nil { // it has been removed since
+			is, err = stored(ctx, l, r.now())
 		}
 	}
 	if err == nil {
@@ -90,7 +116,7 @@ func (m *Middleware) begin(ctx context.Context, r *rule) error {
 	return err
 }
 
-// look learns which rate counts for a rule, or sets it to begin with.
+// look reads the effective rate of a rule, or sets it if this Middleware has yet to begin.
 func (m *Middleware) look(ctx context.Context, r *rule) error {
 	r.fleet.mu.Lock()
 	began := r.fleet.began
@@ -99,11 +125,8 @@ func (m *Middleware) look(ctx context.Context, r *rule) error {
 		return m.begin(ctx, r)
 	}
 	l, want := m.client.RateLimiter(r.Name), r.now()
-	is, err := l.Rate(ctx)
-	switch {
-	case errors.Is(err, ratelimiter.ErrNotInitialized): // lost, or expired
-		_, err = l.TrySetRate(ctx, want)
-	case err == nil && r.differs(is, want):
+	is, err := stored(ctx, l, want) // it may be lost, or have expired
+	if err == nil && r.differs(is, want) {
 		r.fleet.mu.Lock()
 		r.fleet.rate = is
 		r.fleet.mu.Unlock()
@@ -112,15 +135,15 @@ func (m *Middleware) look(ctx context.Context, r *rule) error {
 	return err
 }
 
-// tell has the function of WithFailures told with the next request.
+// tell has the next request report news to the function of WithFailures.
 func (f *fleetRate) tell(news error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.news = news
 }
 
-// claim reports whether the caller is to look, and returns what is to be told. It is for a look that is due, or because a limiter
-// has another rate than the one that counts.
+// claim reports whether the caller has to look up the rate, and returns an error to report. It has to if a look is
+// due, or if a limiter has another rate than the effective one.
 func (f *fleetRate) claim(differs, keyed bool) (look bool, news error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,7 +159,7 @@ func (f *fleetRate) claim(differs, keyed bool) (look bool, news error) {
 	return look, news
 }
 
-// looked ends a look.
+// looked notes the end of a look.
 func (f *fleetRate) looked(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,7 +171,7 @@ func (f *fleetRate) looked(err error) {
 	}
 }
 
-// followRate sees to it that a limiter which was asked for so many permits, and the process, go by the rate that counts.
+// followRate makes a limiter that has been asked, and the process, obey the effective rate.
 func (m *Middleware) followRate(req *http.Request, p *part, weight int64) {
 	r, want := p.rule, p.rule.now()
 	differs := errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && weight <= want.Permits ||

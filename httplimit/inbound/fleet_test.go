@@ -3,6 +3,7 @@
 package inbound
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -77,6 +79,27 @@ func TestRedeployedRateCounts(t *testing.T) {
 		require.Equal(t, 2, old.granted("only the old one's", 5))
 		time.Sleep(lookEvery)
 		require.Equal(t, 1, old.granted("only the old one's", 3), "of three, two of which were taken")
+	})
+}
+
+// TestAnotherIsFaster: between the look at a limiter without a rate and the setting of one, another program sets its own.
+func TestAnotherIsFaster(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		l, raced := w.client.RateLimiter(w.key), false
+		w.rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if args := cmd.Args(); !raced && len(args) > 4 && args[2] == 1 { // TrySetRate is the only script with one key and arguments
+				raced = true
+				require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
+			}
+			return next(ctx, cmd)
+		}))
+		s := w.server(10)
+		require.NoError(t, s.m.Start(t.Context()))
+		require.True(t, raced)
+		require.EqualValues(t, 10, redistest.Must(l.Rate(t.Context()))(t).Permits)
+		require.Equal(t, 1, s.granted("a", 1))
+		require.Len(t, s.told, 1)
+		require.ErrorContains(t, s.told[0], "it was OVERALL 5/1m0s and is set now")
 	})
 }
 

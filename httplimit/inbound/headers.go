@@ -12,33 +12,35 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
 )
 
-// Headers says on which responses a Middleware tells of its limit.
+// Headers says on which responses a Middleware reports its limit.
 type Headers int
 
 // The fields are RateLimit and RateLimit-Policy of
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11); Retry-After comes
-// with every rejection whatever is chosen.
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11). Every rejection has
+// Retry-After, whatever is chosen.
 const (
 	HeadersAlways   Headers = iota // on every limited response
 	HeadersRejected                // on rejections only
 	HeadersNever
 )
 
-// WithXRateLimit adds the fields that many clients know, on the same responses: X-RateLimit-Limit,
-// X-RateLimit-Remaining and X-RateLimit-Reset, of several rules those of the one that rejects, or else of the one with the fewest
-// permits left. No standard defines them. Here X-RateLimit-Reset is in whole seconds from now: on a rejection as
-// Retry-After, otherwise until all permits are back if no more requests come, at the latest. The default is not to have them.
+// WithXRateLimit adds three fields that many clients know to the same responses: X-RateLimit-Limit,
+// X-RateLimit-Remaining and X-RateLimit-Reset. With several rules they are those of the rule that rejects, or else of
+// the one with the fewest permits left. No standard defines them. Here X-RateLimit-Reset is in whole seconds from
+// now. On a rejection it is that of Retry-After; otherwise it is an upper bound of when all permits are back if no
+// more requests come. The default is not to add them.
 func WithXRateLimit() Option { return func(c *config) { c.xRateLimit = true } }
 
-// Header returns the header fields that a response to the request has to have, as [Middleware.Handler] sets them:
-// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit], and Retry-After if the request does not pass.
+// Header returns the header fields for the response to the request, as [Middleware.Handler] sets them. They are
+// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit], and Retry-After if the request does
+// not pass.
 func (a Answer) Header() http.Header {
 	h := http.Header{}
 	a.setHeader(h)
 	return h
 }
 
-// setHeader sets the fields of [Answer.Header] in h, in which other Middlewares may have set theirs.
+// setHeader sets the fields of [Answer.Header] in h; other Middlewares may have set theirs there.
 func (a *Answer) setHeader(h http.Header) {
 	if a.fields != nil && (a.fields.headers == HeadersAlways || a.fields.headers == HeadersRejected && a.Outcome == OutcomeRejected) {
 		for i := range a.parts {
@@ -57,10 +59,10 @@ func (a *Answer) setHeader(h http.Header) {
 
 // tells reports whether the numbers of p are known.
 func (p *part) tells() bool {
-	return p.err == nil && (p.rule.Limiter != nil || p.result.Rate.Permits > 0 && p.result.Rate.Interval > 0)
+	return p.err == nil && !p.unknown && (p.rule.Limiter != nil || p.result.Rate.Permits > 0 && p.result.Rate.Interval > 0)
 }
 
-// setXRateLimit sets the fields of WithXRateLimit, also over those of a Middleware around this one.
+// setXRateLimit sets the fields of WithXRateLimit, and overwrites those of a Middleware around this one.
 func setXRateLimit(h http.Header, p part) {
 	if !p.tells() {
 		return
@@ -80,10 +82,10 @@ func setXRateLimit(h http.Header, p part) {
 	h.Set("X-RateLimit-Reset", sfInteger(seconds))
 }
 
-// setHeaders adds the limit's items. They are items of lists, so that several rules and Middlewares can each add
-// theirs. "t" is there when the request was rejected: the window in which no more than "r" permits can be used is not
-// known otherwise. It ends when Retry-After does, which must not be earlier (section 6). Without a rate there is no policy,
-// whose "q" is required.
+// setHeaders adds the limit's items. The fields are lists, so several rules and Middlewares can each add their items.
+// "t" is there only when the request was rejected: otherwise the window in which no more than "r" permits can be used
+// is not known. It ends when Retry-After does, which must not be earlier (section 6). Without a rate there is no
+// policy, because "q" is required.
 func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int64, wait time.Duration) {
 	if r.Permits > 0 {
 		item := policy + ";q=" + sfInteger(r.Permits)
@@ -100,18 +102,18 @@ func setHeaders(h http.Header, policy string, r ratelimiter.Rate, available int6
 	h.Add("RateLimit", item)
 }
 
-// sfInteger returns n as an Integer of structured fields (RFC 9651 section 3.3.1), which has up to 15 digits; the draft
-// has no negative ones. A Java program may have given the limiter a rate of more permits.
+// sfInteger returns n as an Integer of structured fields (RFC 9651 section 3.3.1), which has up to 15 digits; the
+// draft has no negative ones. The rate may have more permits, if a Java program has set it.
 func sfInteger(n int64) string {
 	return strconv.FormatInt(min(max(n, 0), 999_999_999_999_999), 10)
 }
 
-// policyName returns the name of a policy: that of the limiters without its braces, which are for a Redis Cluster and
-// nothing that a client needs to know.
+// policyName returns the name of a policy: the name of the limiters without its braces, which are for a Redis Cluster
+// and of no use to a client.
 func policyName(name string) string { return strings.NewReplacer("{", "", "}", "").Replace(name) }
 
-// sfString returns s as a String of structured fields (RFC 9651 section 3.3.3), and false where it cannot be
-// one: only printable ASCII can.
+// sfString returns s as a String of structured fields (RFC 9651 section 3.3.3). It reports false if s has other
+// characters than printable ASCII.
 func sfString(s string) (string, bool) {
 	var b strings.Builder
 	b.WriteByte('"')

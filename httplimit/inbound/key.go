@@ -13,13 +13,14 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
-// A KeyFunc returns the part of a limiter's name that a request has for itself: requests of one key share the
-// permits. It returns false for a request that is not limited. What it returns is escaped, and hashed
-// where it is longer than 128 bytes; a secret has to be hashed by the KeyFunc, see [Hash].
+// A KeyFunc returns the key of a request, which becomes a part of its limiter's name: requests with the same key
+// share the permits. It returns false for a request that is not limited. The Middleware escapes the key, and hashes
+// it if it is longer than 128 bytes. The KeyFunc itself has to hash secrets, see [Hash]. It is called in the
+// requests' goroutines.
 type KeyFunc func(r *http.Request) (key string, limited bool)
 
-// ByClientAddress gives each client its own permits, by its address. Requests without an address, such as
-// those from a Unix socket, share theirs.
+// ByClientAddress gives each client its own permits, by its address. Requests without an address, such as those by a
+// Unix socket that is not trusted, share one limiter: see [ClientAddress].
 func ByClientAddress(c ClientAddress) KeyFunc {
 	return func(r *http.Request) (string, bool) {
 		a, ok := c.Of(r)
@@ -30,11 +31,13 @@ func ByClientAddress(c ClientAddress) KeyFunc {
 	}
 }
 
-// ByHeader gives each value of a header its own permits: an API key, a token. The value is hashed. In Authorization and
-// Proxy-Authorization the case of the scheme does not matter, nor do spaces around the credentials (RFC 9110 §11.4):
-// "bearer T" and "Bearer  T" are the same user, by the key of "Bearer T". A value without a scheme, such as a token
-// alone, counts as it is. All requests without the header, or with an empty one, share theirs: leaving it out is no way
-// around the limit. A header that nobody has checked is the client's to choose: limit by address too.
+// ByHeader gives each value of a header, such as an API key or a token, its own permits. The value is hashed. In
+// Authorization and Proxy-Authorization the case of the scheme and the number of spaces around the credentials do not
+// matter (RFC 9110 §11.4): "bearer T" has the key of "Bearer T". A value without a scheme, such as a token alone,
+// counts as it is.
+//
+// All requests without the header, or with an empty one, share one limiter, so omitting the header does not evade the
+// limit. A client can choose any value of a header that nobody has checked: limit by address too.
 func ByHeader(name string) KeyFunc {
 	canonical := http.CanonicalHeaderKey(name)
 	credentials := canonical == "Authorization" || canonical == "Proxy-Authorization"
@@ -50,9 +53,9 @@ func ByHeader(name string) KeyFunc {
 	}
 }
 
-// canonicalScheme returns credentials with one space behind their scheme, which is written like Bearer: otherwise each
-// way to write it would be another user with permits of its own. Where there is no scheme, or no credentials behind it,
-// v may be a secret as a whole, in which case matters.
+// canonicalScheme returns credentials with one space after their scheme, which gets the case of Bearer. Otherwise
+// each way to write it would be another user with permits of its own. Without a scheme, or without credentials after
+// it, v may be a secret as a whole, whose case matters.
 func canonicalScheme(v string) string {
 	v = trim(v)
 	scheme, rest, _ := strings.Cut(v, " ")
@@ -69,17 +72,17 @@ func notToken(c rune) bool {
 
 type hashKey struct{}
 
-// Hash returns what stands for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware: the first 16
-// bytes of its SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
+// Hash returns a replacement for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware. It is
+// the first 16 bytes of the secret's SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
 func Hash(r *http.Request, secret string) string {
 	key, _ := r.Context().Value(hashKey{}).([]byte)
 	return keyname.KeyedHash(key, secret)
 }
 
-// ByPattern gives each pattern of mux its own permits, whatever the requests' paths. With a nil mux it is
-// the pattern that the request was already matched to, for a Middleware that wraps the handlers inside
-// of a mux. Requests that no pattern matches share theirs. With a nil mux that are all requests where the Middleware stands
-// around the mux, or where a framework has a router of its own: the function of [WithFailures] is told so once, by [ErrNoPattern].
+// ByPattern gives each pattern of mux its own permits, whatever the paths of the requests. With a nil mux it uses the
+// pattern that the request has already matched, for a Middleware that wraps the handlers inside a mux. Requests that
+// match no pattern share one limiter. With a nil mux those are all requests if the Middleware wraps the mux, or if a
+// framework has a router of its own; then the function of [WithFailures] gets [ErrNoPattern] once.
 func ByPattern(mux *http.ServeMux) KeyFunc {
 	return func(r *http.Request) (string, bool) {
 		pattern, none := r.Pattern, noPattern
@@ -91,13 +94,14 @@ func ByPattern(mux *http.ServeMux) KeyFunc {
 	}
 }
 
-// ErrNoPattern says that [ByPattern] found no pattern in a request, so that it shares its limiter with all others of that kind.
+// ErrNoPattern says that [ByPattern] found no pattern in a request, which therefore shares its limiter with all
+// others of that kind.
 var ErrNoPattern = errors.New("inbound: the request has no pattern of http.ServeMux")
 
-// noPattern is the key of a request that no mux has looked at, or that matched none of its patterns.
+// noPattern is the key of a request that no mux has seen, or that matched none of its patterns.
 const noPattern = "none"
 
-// tellNoPattern tells of the first request without a pattern.
+// tellNoPattern reports the first request without a pattern.
 func (m *Middleware) tellNoPattern(r *http.Request) {
 	if !m.toldNoPattern.Swap(true) {
 		m.fail(r, fmt.Errorf("%w: %s %s shares the limiter of all others without one; give ByPattern the mux, or put the Middleware inside of it",
@@ -105,7 +109,7 @@ func (m *Middleware) tellNoPattern(r *http.Request) {
 	}
 }
 
-// limiters returns the limiters of the request, none when it is not limited.
+// limiters returns the limiters of the request, or none if it is not limited.
 func (m *Middleware) limiters(r *http.Request) []spend {
 	if len(m.cfg.hashKey) > 0 {
 		r = r.WithContext(context.WithValue(r.Context(), hashKey{}, m.cfg.hashKey))
@@ -123,7 +127,7 @@ func (m *Middleware) limiters(r *http.Request) []spend {
 	return spends
 }
 
-// key appends what the functions return to key, and reports whether none has returned false.
+// key appends the keys of the functions to key, and reports whether all of them limit the request.
 func (m *Middleware) key(r *http.Request, key string, funcs []KeyFunc) (string, bool) {
 	for _, f := range funcs {
 		k, limited := f(r)

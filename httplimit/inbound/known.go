@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// rejections are what RRateLimiters last said when several rules were looked at. [ratelimiter.RateLimiter.CachedRejections] is for one that is
-// asked alone.
+// rejections are the last rejections of RRateLimiters, for requests with several rules. A limiter that is asked alone
+// uses [ratelimiter.RateLimiter.CachedRejections].
 type rejections struct {
 	mu     sync.Mutex
 	byName map[string]rejection
@@ -20,10 +20,10 @@ type rejection struct {
 	asked  time.Time // no later than the instant at which Redis decided
 }
 
-// maxRejections bounds the limiters of which a rejection is known.
+// maxRejections is how many limiters' rejections are kept.
 const maxRejections = 4096
 
-// of returns a rejection of s that is no older than bound and decides about a request of that weight.
+// of returns a rejection of s that is no older than bound and applies to a request of the given weight.
 func (c *rejections) of(s spend, weight int64, bound time.Duration) (part, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,20 +12,20 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A Middleware limits the requests that a server gets. A request takes its permits
-// before the handler runs. One that gets none gets status 429 (RFC 6585) with Retry-After. One that cannot be decided,
-// because of an outage of Redis under a policy that is closed, gets 503 with Retry-After.
+// A Middleware limits the requests that a server receives. A request takes its permits before the handler runs. If it
+// gets none, the response has status 429 (RFC 6585) with Retry-After. If it cannot be decided, because Redis is
+// unavailable and the outage policy is closed, the response is 503 with Retry-After.
 //
 //	m, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
 //	http.ListenAndServe(addr, m.Handler(mux))
 //
-// The limit is that of all servers that use the name, which Java services may share. Nobody waits: a
-// request that is rejected costs one round trip to Redis and spends nothing. [NewRules] has several limits in one, such as
-// one a second for each address and one an hour for each user, and limiters of other algorithms. Middlewares can also be
-// put around each other; a request that the inner one rejects has spent its permits in the outer.
+// All servers that use the name share the limit, and Java services may share it too. No request waits: a rejected
+// request costs one round trip to Redis and takes no permits. [NewRules] combines several limits, such as one per
+// second for each address and one per hour for each user, and limiters of other algorithms. You can also nest
+// Middlewares; a request that the inner one rejects has taken its permits in the outer one.
 //
-// The zero value is not usable. Its methods are safe for concurrent use.
+// The zero value is not usable; use [New] or [NewRules]. Methods are safe for concurrent use.
 type Middleware struct {
 	client     *ratelimiter.Client
 	rules      []*rule
@@ -40,21 +40,22 @@ type Middleware struct {
 
 // A Rejection says why a request is rejected.
 type Rejection struct {
-	// Status is 429, or 503 when nobody could decide.
+	// Status is 429, or 503 if no decision was possible.
 	Status int
-	// Limiter is the limiter's name in Redis. It may tell the client more than it should know.
+	// Limiter is the limiter's name in Redis. It may contain more than the client should know.
 	Limiter string
-	// Policy is the name of the rule that rejects, that of the Middleware where it has one rule, without braces, as in
-	// RateLimit-Policy; of several that with the longest wait.
+	// Policy is the name of the rule that rejects, without braces, as in RateLimit-Policy. With one rule it is the
+	// name of the Middleware. If several rules reject, it is the one with the longest wait.
 	Policy string
-	// RetryAfter is what the header field of that name says, whole seconds; 0 where it says nothing,
-	// since the request can never be granted.
+	// RetryAfter is the value of the header field of that name, in whole seconds. It is 0 if there is no such field,
+	// because the request can never be granted.
 	RetryAfter time.Duration
-	// Err is the cause of a 503, and of a 429 for more permits than there are or a weight that is not known.
+	// Err is the cause of a 503. For a 429 it is set if the request asks for more permits than there are, or if its
+	// weight is not known.
 	Err error
 }
 
-// Handler returns a handler that calls next for the requests that get their permits.
+// Handler returns a handler that calls next for the requests that pass, and responds to the others itself.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.admit(w, r) {
@@ -63,7 +64,7 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// admit reports whether the request may go on. Otherwise it has written the response.
+// admit reports whether the request may go on. If not, it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	a := m.DecideRequest(r)
 	a.setHeader(w.Header())
@@ -90,7 +91,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 	return false
 }
 
-// violated returns the names of the policies because of which the request does not pass.
+// violated returns the names of the policies that rejected the request.
 func (a *Answer) violated() []string {
 	var names []string
 	for _, p := range a.parts {

@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -216,7 +217,11 @@ func TestMiddlewareCachedRejections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		calls := 0
 		client := clienttest.New(t, w.rdb, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{
-			Call: func(c ratelimiter.CallInfo) { calls++ },
+			Call: func(c ratelimiter.CallInfo) {
+				if c.Script != "rate" { // of a look every ten seconds
+					calls++
+				}
+			},
 		}))
 		defer client.Close()
 		rate := ratelimiter.Rate{Permits: 1, Interval: time.Minute}
@@ -249,6 +254,7 @@ func TestMiddlewareRates(t *testing.T) {
 		ctx := context.Background()
 		h := w.middleware(ratelimiter.Rate{Permits: 2, Interval: time.Second}).Handler(answers)
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
+		synctest.Wait() // the middleware has seen to its rate after that request
 		l := w.client.RateLimiter(w.key)
 		r := redistest.Must(l.Rate(ctx))(t)
 		require.Equal(t, ratelimiter.Rate{Permits: 2, Interval: time.Second, KeepAlive: 10 * time.Minute}, r)
@@ -269,6 +275,8 @@ func TestMiddlewareRates(t *testing.T) {
 func TestNewMiddlewareErrors(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{}))
 	rate := ratelimiter.Rate{Permits: 1, Interval: time.Second}
+	_, err := New(client, "x", rate, nil)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	for _, c := range []struct {
 		client *ratelimiter.Client
 		name   string

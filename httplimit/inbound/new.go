@@ -13,23 +13,25 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A Rule is one limit of a Middleware: of a rate for each client address, for instance.
+// A Rule is one limit of a Middleware, such as a rate for each client address.
 type Rule struct {
-	// Name is how the limiters' names begin, and the name of the policy in the header fields, where it has no braces:
-	// printable ASCII. No two rules of a Middleware have the same.
+	// Name is the beginning of the limiters' names, and, without its braces, the name of the policy in the header
+	// fields. It is printable ASCII. Rules of one Middleware must have different names.
 	Name string
-	// Rate is the rate of the limiters. With a Limiter it is only what RateLimit-Policy and X-RateLimit-Limit tell, and they do not
-	// name the rule if it is zero.
+	// Rate is the rate of the limiters. If Limiter is set, Rate is only used for the fields RateLimit-Policy and
+	// X-RateLimit-Limit; if it is zero, they do not contain the rule.
 	Rate ratelimiter.Rate
-	// Keys divide this limit as those of [WithKeys] divide all of them, whose keys come first. A KeyFunc that returns
-	// false takes the request out of this rule.
+	// Keys divide this limit as those of [WithKeys] divide all limits; the keys of WithKeys come first. If a KeyFunc
+	// returns false, the rule does not apply to the request.
 	Keys []KeyFunc
-	// Limiter returns the limiter of a key, which has the keys together and is empty where there are none: any limiter, such as
+	// Limiter returns the limiter of a key, which consists of all keys together and is empty without keys. It may be
+	// any limiter, such as
 	//
 	//	func(key string) limit.Limiter { return shared.For(key) }
 	//
-	// where shared is a *limit.Shared. With nil it is the RRateLimiter of the Client that has the name of the rule and the key. It is called in the
-	// requests' goroutines. When it panics or returns nil, or its limiter panics, the request cannot be decided.
+	// where shared is a *limit.Shared. If Limiter is nil, the rule uses the Client's RRateLimiter with the name of the
+	// rule and the key. Limiter is called in the requests' goroutines. If it panics or returns nil, or its limiter
+	// panics, the request cannot be decided.
 	Limiter func(key string) limit.Limiter
 }
 
@@ -44,33 +46,39 @@ type rule struct {
 // maxRules is the number of limiters that one request may ask for, see [ratelimiter.Client.TryAcquireAll].
 const maxRules = 64
 
-// New returns a Middleware that limits requests to r by limiters whose names begin with name, which is also that of the
-// policy in the header fields, where it has no braces: printable ASCII.
+// New returns a Middleware that limits requests to r. The names of its limiters begin with name. Without its braces
+// it is also the name of the policy in the header fields; it must be printable ASCII.
 //
-// The rate of the Middleware that began last counts for all servers. It is set where a limiter has another one, and the permits that
-// are taken stay so; the others follow, see [Middleware.Start]. With [WithStoredRates] a rate that a limiter has counts instead. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is longer: without one each
-// client that was ever seen would stay in Redis forever.
+// The rate of the Middleware that began last counts for all servers. It is set on limiters that have another one, and
+// permits in use stay in use; the other Middlewares follow, see [Middleware.Start]. With [WithStoredRates] the rate
+// that a limiter has counts instead. A rate without a KeepAlive gets one of ten minutes or an interval, whichever is
+// longer: otherwise every client that was ever seen would stay in Redis forever.
 //
-// Errors: ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be.
+// New returns ratelimiter.ErrInvalidArgument for a name, a rate or an option that cannot be used.
 func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Option) (*Middleware, error) {
 	return NewRules(client, []Rule{{Name: name, Rate: r}}, opts...)
 }
 
-// NewRules returns a Middleware of several limits, or of one of another algorithm than RRateLimiter's. A request passes if all
-// rules grant it, and takes its permits of all of them or of none:
+// NewRules returns a Middleware with several limits, or with one of another algorithm than RRateLimiter's. A request
+// passes if all rules grant it. It takes its permits from all of them or from none:
 //
-//   - The limiters are looked at (Peek) first, all at once. If one would reject, nothing is taken.
-//   - Then RRateLimiters are asked together, by [ratelimiter.Client.TryAcquireAll], and after them those of Rule.Limiter one by
-//     one, in the order of the rules. If one of the latter rejects now, because others took its permits since, the RRateLimiters get theirs
-//     back. Only what another limiter of Rule.Limiter has granted before it stays taken.
+//   - First all limiters are checked with Peek, at the same time. If one would reject, nothing is taken.
+//   - Then the RRateLimiters are asked together, by [ratelimiter.Client.TryAcquireAll], and after them those of
+//     Rule.Limiter one by one, in the order of the rules. If one of the latter rejects now, because others have taken its
+//     permits, the RRateLimiters get theirs back. Only permits that another limiter of Rule.Limiter has granted before
+//     stay taken.
 //
-// That costs a request two round trips, and each limiter two calls, of which a rejected request makes the first. A rejection is cached for each rule,
-// see [WithCachedRejections]. The rates are as those of [New]. The client may be nil if every rule has a Limiter.
+// A request costs two round trips, and two calls of each limiter; a rejected request makes only the first of each. A
+// rejection is cached for each rule, see [WithCachedRejections]. The rates are handled as by [New]. The client may be
+// nil if every rule has a Limiter.
 //
-// Errors: ratelimiter.ErrInvalidArgument for a rule or an option that cannot be.
+// NewRules returns ratelimiter.ErrInvalidArgument for a rule or an option that cannot be used.
 func NewRules(client *ratelimiter.Client, rules []Rule, opts ...Option) (*Middleware, error) {
 	m := &Middleware{client: client, cfg: config{longest: time.Second, known: time.Second}}
 	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("an Option is nil")
+		}
 		o(&m.cfg)
 	}
 	if len(rules) == 0 || len(rules) > maxRules {

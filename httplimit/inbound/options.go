@@ -31,78 +31,81 @@ type config struct {
 // An Option configures a Middleware.
 type Option func(*config)
 
-// WithKeys divides the limit, and each one of several rules: requests for which all keys are the same share a limiter of their own,
-// named by the Middleware and the keys. The default is one limiter for all requests.
+// WithKeys divides the limit, or each limit of several rules. Requests with the same keys share a limiter, which is
+// named after the Middleware and the keys. The default is one limiter for all requests.
 func WithKeys(keys ...KeyFunc) Option {
 	return func(c *config) { c.keys = append(c.keys, keys...) }
 }
 
-// WithWeight sets how many permits a request takes; 0 is a request that is not limited. A request that weighs more
-// than the rate has can never be granted, and one of a negative weight, such as an unknown Content-Length, cannot be
-// counted: both are rejected with 429 and no Retry-After, whatever the outage policy. The default is one permit.
+// WithWeight sets how many permits a request takes; a request with weight 0 is not limited. A request is rejected
+// with 429 and no Retry-After, whatever the outage policy is, if it weighs more than the rate has, because it can
+// never be granted. The same happens if its weight is negative, as an unknown Content-Length is. The default is one
+// permit.
 func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
 
-// WithOutagePolicy sets what becomes of requests while Redis is unavailable, and of those that cannot be decided for
-// another reason: Redis replied with an error or took too long, or a KeyFunc panicked. Such a request passes under
-// ratelimiter.FailOpen, and gets 503 under any other policy. The default is the policy of the Client; see
+// WithOutagePolicy sets what happens to requests that cannot be decided. That is so if Redis is unavailable, replied
+// with an error or took too long, or if a KeyFunc panicked. Such a request passes under ratelimiter.FailOpen, and
+// gets 503 under any other policy. A request that this process could not send to Redis, with
+// ratelimiter.ErrOverloaded, gets 503 under every policy. The default is the policy of the Client; see
 // [ratelimiter.Client.OutagePolicy].
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
 
-// WithHeaders says on which responses there are RateLimit and RateLimit-Policy. The default is
-// HeadersAlways.
+// WithHeaders sets which responses have RateLimit and RateLimit-Policy. The default is HeadersAlways.
 func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
 
-// WithRejection sets what writes the response to a request that is rejected. The header fields are there
-// already; f calls WriteHeader with Rejection.Status, or another. It is a handler, whose panics are the server's.
-// The default is a problem of RFC 9457 in JSON.
+// WithRejection sets the function that writes the response to a rejected request. The header fields are set already;
+// f calls WriteHeader with Rejection.Status, or another status. The Middleware does not recover its panics, like
+// those of any handler. The default is a problem of RFC 9457 in JSON.
 func WithRejection(f func(w http.ResponseWriter, r *http.Request, why Rejection)) Option {
 	return func(c *config) { c.rejected = f }
 }
 
-// WithFailures sets what is told of errors that are not the client's: those of Redis, for logs and
-// alarms, each [*PanicError], and [ErrRateDiffers]. It runs in the request's goroutine. The default is nobody.
+// WithFailures sets a function that is called with errors that are not the client's, for logs and alarms: those of
+// Redis, each [*PanicError], [ErrRateDiffers] and [ErrNoPattern]. It runs in the request's goroutine. The default is
+// none.
 func WithFailures(f func(*http.Request, error)) Option {
 	return func(c *config) { c.failed = f }
 }
 
-// WithDecisionTime bounds how long a request waits for Redis; then it counts as one that cannot be
-// decided. It has to be longer than the fifth of a second in which a call is sent again. Requests wait for so long only
-// until an outage is known, which takes one second and a half if Redis does not reply in time; then the outage policy
-// decides at once. The default is one second.
+// WithDecisionTime bounds how long a request waits for Redis; after that it counts as a request that cannot be
+// decided. The time has to be longer than a fifth of a second, in which a call is sent again. Requests wait that long
+// only until an outage is known, which takes one and a half seconds if Redis does not reply in time. From then on the
+// outage policy decides at once. The default is one second.
 func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
-// WithCachedRejections sets for how long a rejection is known: until then, as long as permits do not come back by themselves,
-// the process rejects requests of the same keys that weigh as much or more without asking Redis. A flood of requests
-// that are rejected then costs Redis about one call in each bound from each process. If permits become free early, by a
-// release or a new rate of another process, requests may be rejected for bound longer; see
-// [ratelimiter.WithCachedRejections]. 0 makes each request ask. The default is one second.
+// WithCachedRejections sets for how long the process remembers a rejection. Until then, or until permits become free
+// by themselves, it rejects requests with the same keys that weigh as much or more, without asking Redis. So a flood
+// of rejected requests costs Redis about one call per bound from each process. If another process frees permits
+// early, by a release or a new rate, requests may be rejected for bound longer; see
+// [ratelimiter.WithCachedRejections]. With 0 each request asks Redis. The default is one second.
 func WithCachedRejections(bound time.Duration) Option {
 	return func(c *config) { c.known = bound }
 }
 
-// WithDryRun passes every request on. Permits are counted, the header fields are those of a limit, and the function of
-// [WithDecisions] is told what the Middleware would have done, with DryRun. The default is to limit.
+// WithDryRun passes every request on. Permits are counted, the header fields are those of a limit, and the function
+// of [WithDecisions] gets the decision that the Middleware would have made, with DryRun set. The default is to limit.
 func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 
-// WithStoredRates leaves a limiter the rate that it has, whatever the Middleware was made with, which then is only for limiters without
-// one. It is for rates that Java services or operators set, or that differ from key to key. The function of [WithFailures] is told of
-// another rate by [ErrRateDiffers]. The default is that the rate of the Middleware counts, except with [WithDryRun].
+// WithStoredRates leaves a limiter the rate that it has. The rate of the Middleware is then only for limiters without
+// one. Use it for rates that Java services or operators set, or that differ from key to key. If a rate differs, the
+// function of [WithFailures] gets [ErrRateDiffers]. The default is that the rate of the Middleware counts, except
+// with [WithDryRun].
 func WithStoredRates() Option { return func(c *config) { c.stored = true } }
 
-// WithHashKey keys the hashes of secrets in limiters' names, those of [ByHeader] and [Hash], so that nobody who reads
-// Redis can try out secrets that are short or can be guessed. A key has 16 bytes or more, and is the same in all
-// servers that share the limit. The default is no key: SHA-256 alone.
+// WithHashKey sets the key for the hashes of secrets in limiters' names, those of [ByHeader] and [Hash]. With a key,
+// nobody who reads Redis can try out secrets that are short or easy to guess. A key has at least 16 bytes, and must
+// be the same in all servers that share the limit. The default is no key: SHA-256 alone.
 func WithHashKey(key []byte) Option {
 	return func(c *config) { c.hashKey, c.keyed = slices.Clone(key), true }
 }
 
-// check returns an error that names the option which cannot be.
+// check returns an error that names the first option that cannot be used.
 func (c *config) check() error {
 	switch {
 	case c.keyed && len(c.hashKey) < keyname.MinKey:

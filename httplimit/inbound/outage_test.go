@@ -19,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -270,3 +271,47 @@ func TestSlowRedis(t *testing.T) {
 }
 
 func ptr[T any](v T) *T { return &v }
+
+// TestLimiterThatFailsOpen: a rule with a limiter of its own that lets requests pass, because Redis is unavailable, says that the
+// outage policy has decided, and not that nothing is left. Beside a rule that counts, the numbers are those of that rule.
+func TestLimiterThatFailsOpen(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := &gate{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
+		w.rdb.AddHook(g)
+		rate := limit.Rate{Permits: 4, Interval: time.Minute}
+		shared := redistest.Must(limit.NewShared(w.rdb, w.key, limit.TokenBucket{Rate: rate, Burst: 4}, limit.WithOutagePolicy(ratelimiter.FailOpen())))(t)
+		local := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 100, Interval: time.Hour}}))(t)
+		rule := func(name string, l limit.Limiter) Rule {
+			return Rule{Name: name, Rate: ratelimiter.Rate{Permits: 4, Interval: time.Minute}, Limiter: func(string) limit.Limiter { return l }}
+		}
+		var last Decision
+		handler := func(rules ...Rule) http.Handler {
+			m, err := NewRules(nil, rules, WithXRateLimit(), WithDecisions(func(_ *http.Request, d Decision) { last = d }))
+			require.NoError(t, err)
+			return m.Handler(answers)
+		}
+		one, two := handler(rule("shared", shared.For("a"))), handler(rule("shared", shared.For("a")), rule("local", local))
+		require.Equal(t, `"shared";r=3`, ask(one, "1.1.1.1:1", "/").Header().Get("RateLimit"))
+		require.False(t, last.Degraded)
+		g.down.Store(true)
+		for range 2 {
+			a := ask(one, "1.1.1.1:1", "/")
+			require.Equal(t, 200, a.Code)
+			require.True(t, last.Degraded)
+			for _, field := range []string{"RateLimit", "RateLimit-Policy", "X-RateLimit-Remaining"} {
+				require.Empty(t, a.Header().Get(field), "nothing is known")
+			}
+		}
+		a := ask(two, "1.1.1.1:1", "/")
+		require.Equal(t, []string{`"local";r=99`}, a.Header().Values("RateLimit"))
+		require.Equal(t, "99", a.Header().Get("X-RateLimit-Remaining"))
+		require.Equal(t, "local", last.Policy)
+		require.True(t, last.Degraded)
+		g.down.Store(false)
+		time.Sleep(1250 * time.Millisecond)
+		ask(one, "1.1.1.1:1", "/")
+		time.Sleep(time.Millisecond)
+		ask(one, "1.1.1.1:1", "/")
+		require.False(t, last.Degraded)
+	})
+}

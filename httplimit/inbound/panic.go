@@ -8,13 +8,12 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 )
 
-// A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight], [WithFailures] or
-// [WithDecisions]. A request whose key
-// or weight cannot be told for it is undecided: see [WithOutagePolicy].
+// A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight], [WithFailures] or [WithDecisions]. A
+// request whose key or weight is unknown because of a panic is undecided: see [WithOutagePolicy].
 type PanicError = guard.PanicError
 
-// contain calls f and returns its panic. One of http.ErrAbortHandler goes on: who panics with it asks the server to
-// drop the connection.
+// contain calls f and returns its panic. It lets a panic with http.ErrAbortHandler pass, because that asks the server
+// to drop the connection.
 func contain(fn string, f func()) *PanicError {
 	p := guard.Call(fn, f)
 	if p != nil && p.Value == any(http.ErrAbortHandler) {
@@ -23,8 +22,8 @@ func contain(fn string, f func()) *PanicError {
 	return p
 }
 
-// fail tells the function of WithFailures. When that panics it is told so once; of a second panic nobody is left to
-// be told.
+// fail calls the function of WithFailures. If it panics, fail calls it once more with that panic; a second panic is
+// dropped.
 func (m *Middleware) fail(r *http.Request, err error) {
 	if m.cfg.failed == nil {
 		return
@@ -34,8 +33,8 @@ func (m *Middleware) fail(r *http.Request, err error) {
 	}
 }
 
-// spends returns the limiters that the request spends, none for a request that is not limited, and how many permits of
-// each. Its error is a *PanicError.
+// spends returns the limiters of the request and the permits that it takes from each, or none if it is not limited.
+// Its error is a *PanicError.
 func (m *Middleware) spends(r *http.Request) (spends []spend, weight int64, err error) {
 	if p := contain("KeyFunc", func() { spends = m.limiters(r) }); p != nil {
 		return nil, 0, p

@@ -10,22 +10,21 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// ErrRateDiffers says that a limiter in Redis has another rate than the Middleware was made with. The function of [WithFailures] is told
-// of it once for each such rate: where the rate in Redis was another one and has been set, where another server has set one since, by
-// which this one goes now, and with [WithStoredRates], where the one in Redis counts.
+// ErrRateDiffers says that a limiter in Redis has another rate than the Middleware was made with. The function of
+// [WithFailures] gets it once for each such rate. By default the Middleware has then set its own rate, or another
+// server has set one later, which this Middleware now obeys. With [WithStoredRates] the rate in Redis counts.
 var ErrRateDiffers = errors.New("inbound: the limiter has another rate")
 
-// maxTold bounds how many rates a Middleware remembers to have told of.
+// maxTold is how many reported rates a Middleware remembers.
 const maxTold = 64
 
-// A difference is a rate that the function of WithFailures is told of once, zero where it is not known.
+// A difference is a rate that has been reported to the function of WithFailures; it is zero if the rate is not known.
 type difference struct {
 	rule *rule
 	is   ratelimiter.Rate
 }
 
-// compareRate tells the function of WithFailures when a limiter that was asked for so many permits goes by another rate than
-// its rule.
+// compareRate reports to the function of WithFailures if the limiter that was asked has another rate than its rule.
 func (m *Middleware) compareRate(r *http.Request, p *part, weight int64) {
 	is, want := p.result.Rate, p.rule.Rate
 	switch {
@@ -41,7 +40,7 @@ func (m *Middleware) compareRate(r *http.Request, p *part, weight int64) {
 	}
 }
 
-// differs reports whether the rate of a limiter is another one than want.
+// differs reports whether the rate of a limiter is different from want.
 func (r *rule) differs(is, want ratelimiter.Rate) bool {
 	if r.anyKeepAlive {
 		want.KeepAlive = is.KeepAlive
@@ -49,7 +48,7 @@ func (r *rule) differs(is, want ratelimiter.Rate) bool {
 	return is != want
 }
 
-// tellRate tells that a limiter has the rate is, unless that was told before.
+// tellRate reports that a limiter has the rate is, unless it did so before.
 func (m *Middleware) tellRate(r *http.Request, of *rule, name string, is ratelimiter.Rate, what string) {
 	m.mu.Lock()
 	d := difference{of, is}

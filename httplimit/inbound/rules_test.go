@@ -143,6 +143,7 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 		"the second is overtaken":   {fakeLimiter{peek: yes, allow: yes}, fakeLimiter{peek: yes, allow: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 2},
 		"one fails, closed":         {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailClosed(), OutcomeClosed, 5, 0},
 		"one fails, open":           {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeOpen, 5, 0},
+		"one is not sent, open":     {fakeLimiter{err: ratelimiter.ErrOverloaded}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeClosed, 5, 0},
 		"one fails, one rejects":    {fakeLimiter{err: errFake}, fakeLimiter{peek: no}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
 		"more than there ever are":  {fakeLimiter{err: ratelimiter.ErrPermitsExceedRate}, fakeLimiter{peek: yes}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
 		"both reject: the longest":  {fakeLimiter{peek: limit.Result{Wait: time.Second}}, fakeLimiter{peek: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
@@ -259,6 +260,23 @@ func TestAnyLimiter(t *testing.T) {
 			require.Len(t, failures, 1, name)
 		}
 	})
+}
+
+// TestXRateLimitReset checks the whole seconds of X-RateLimit-Reset: 0 for a limiter that is as if it had never been used, and otherwise rounded
+// up; of a rejection those after which the request passes.
+func TestXRateLimitReset(t *testing.T) {
+	for want, results := range map[string][]limit.Result{
+		"0": {{Granted: true, Available: 5}},
+		"1": {{Granted: true, Reset: time.Nanosecond}, {Granted: true, Reset: time.Second}, {Wait: time.Microsecond, Reset: time.Hour}},
+		"2": {{Granted: true, Reset: time.Second + time.Microsecond}, {Wait: 2 * time.Second, Reset: time.Hour}},
+	} {
+		for _, r := range results {
+			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", Limiter: (&fakeLimiter{peek: r, allow: r}).of}}, WithXRateLimit()))(t)
+			a := ask(m.Handler(answers), "1.1.1.1:1", "/")
+			require.Equal(t, r.Granted, a.Code == 200)
+			require.Equal(t, want, a.Header().Get("X-RateLimit-Reset"), "%+v", r)
+		}
+	}
 }
 
 // TestDecideRequest: it is what the Handler decides, and Answer.Header what it sets.

@@ -15,7 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A spend is a limiter of a rule that a request takes permits of.
+// A spend is a limiter of a rule that a request takes permits from.
 type spend struct {
 	rule *rule
 	key  string // each of its parts with a colon before it
@@ -30,14 +30,16 @@ type part struct {
 	limiter *ratelimiter.RateLimiter // nil where the rule has a Limiter
 	result  ratelimiter.Result
 	reset   time.Duration // when the limiter is as if it had never been used
+	unknown bool          // how many permits are left
 	err     error
 }
 
 func (p *part) granted() bool  { return p.err == nil && p.result.Granted }
 func (p *part) rejected() bool { return p.err == nil && !p.result.Granted }
 
-// limiter returns the RRateLimiter of s. One without a rate is new, has expired, or somebody has deleted it. To ask first spares a
-// list of those that have one, and leaves the first word to the outage policy when Redis is unavailable.
+// limiter returns the RRateLimiter of s. If it has no rate, it is new, has expired, or was deleted. Asking it before
+// setting a rate needs no list of limiters that have one, and lets the outage policy decide first when Redis is
+// unavailable.
 func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
 	l := m.client.RateLimiter(s.name).CachedRejections(m.cfg.known).WithRate(s.rule.now())
 	if m.cfg.outage != nil {
@@ -76,8 +78,10 @@ func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
 		}
 		var r limit.Result
 		r, p.err = do(l)
-		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.Rate}
+		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.Rate, Degraded: r.Degraded}
 		p.reset = r.Reset
+		// Under FailOpen nobody counts, and a request that passes has 0 left. A local quota does count.
+		p.unknown = r.Degraded && r.Granted && r.Available == 0 && r.Reset == 0
 	})
 	if panicked != nil {
 		p.err = panicked
@@ -85,7 +89,8 @@ func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
 	return p
 }
 
-// allowAll takes permits of all limiters or of none, see [NewRules]. A rejection that is cached is the only part that it returns.
+// allowAll takes permits of all limiters or of none, see [NewRules]. If a rejection is cached, it returns that part
+// alone.
 func (m *Middleware) allowAll(ctx context.Context, spends []spend, weight int64) []part {
 	for _, s := range spends {
 		if p, ok := m.rejections.of(s, weight, m.cfg.known); ok {
@@ -111,8 +116,8 @@ func (m *Middleware) allowAll(ctx context.Context, spends []spend, weight int64)
 	return parts
 }
 
-// peek looks at a limiter. One that cannot tell before it is asked counts as one that grants: a RRateLimiter that has no rate
-// yet, and one whose outage policy is to decide.
+// peek checks a limiter without taking permits. A limiter whose reply is not known before it is asked counts as one
+// that grants: a RRateLimiter without a rate, and one whose outage policy decides.
 func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
 	if s.rule.Limiter != nil {
 		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, weight) })
@@ -128,7 +133,7 @@ func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
 	return replied(s, l, result, err)
 }
 
-// takeAll takes the permits of limiters that would all grant them when they were looked at.
+// takeAll takes the permits of limiters that would all have granted them when they were checked.
 func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
 	var demands []ratelimiter.Demand
 	for _, p := range parts {
@@ -153,7 +158,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
 	}
 }
 
-// takeTogether takes the permits of the RRateLimiters among parts. giveBack gives them back.
+// takeTogether takes the permits of the RRateLimiters among parts; giveBack gives them back.
 func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []ratelimiter.Demand, weight int64) (giveBack func(), ok bool) {
 	if len(demands) == 0 {
 		return func() {}, true
@@ -191,7 +196,7 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 	return giveBack, all.Granted
 }
 
-// taken is r after permits were taken.
+// taken returns r as it is after permits were taken.
 func taken(r ratelimiter.Result, permits int64) ratelimiter.Result {
 	r.Available = max(r.Available-permits, 0)
 	return r

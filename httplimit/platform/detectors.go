@@ -26,7 +26,7 @@ var (
 	weComFrame = []string{"errcode", "errmsg"}
 )
 
-// The most that a platform's header may make of a penalty: its windows are of a minute, and of an hour.
+// The bounds of a penalty that a platform's header announces: the windows are one minute and one hour long.
 const (
 	feishuMax = 2 * time.Minute
 	gitHubMax = time.Hour + time.Minute
@@ -40,15 +40,15 @@ func isWeComError(r answer) bool {
 	return r.exact(weComFrame...) && o.Len() == len(weComFrame)
 }
 
-// WeComDetector returns a Detector of the refusals of qyapi.weixin.qq.com: HTTP 200 and application/json with errcode 45009
-// (frequency) or 45033 (too many requests at the same time). A download with status 200 counts
-// where its body is the two fields errcode and errmsg, and nothing else.
+// WeComDetector returns a Detector of the rejections of qyapi.weixin.qq.com: HTTP 200 and application/json with
+// errcode 45009 (frequency) or 45033 (too many requests at the same time). A download with status 200 is a rejection
+// only if its body has the two fields errcode and errmsg, and nothing else.
 //
-// Exceeding a limit per minute blocks for 60 s, one per hour for 60 minutes
-// (https://developer.work.weixin.qq.com/document/path/90454). The answer does not say which it was, so
-// Until is the shorter of the two: if the block goes on the next call says so. 45009 of a group robot,
-// under /cgi-bin/webhook/, has ScopeRobot, any other ScopeCorpAPI. For 45033 Until is zero: the
-// calls in flight have to end.
+// Exceeding a limit per minute blocks for 60 s, and one per hour for 60 minutes
+// (https://developer.work.weixin.qq.com/document/path/90454). The response does not say which limit it was, so Until
+// is the shorter of the two; if the block goes on, the next call says so. 45009 of a group robot, under
+// /cgi-bin/webhook/, has ScopeRobot; any other has ScopeCorpAPI. For 45033 Until is zero: the calls in flight have to
+// end.
 func WeComDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		code := r.json().Text("errcode")
@@ -72,16 +72,15 @@ func WeComDetector() httplimit.Detector {
 	})
 }
 
-// WeChatDetector returns a Detector of the refusals of api.weixin.qq.com: HTTP 200 and application/json or text/plain with
-// errcode 45009 (the quota of the day is used up,
-// https://developers.weixin.qq.com/doc/service/en/guide/dev/api/limit.html) or 45011 ("api
-// minute-quota reach limit, must slower, retry next minute"). What is text/plain counts where it is the
-// two fields errcode and errmsg and nothing else, and a download with status 200 where it is
-// these and application/json.
+// WeChatDetector returns a Detector of the rejections of api.weixin.qq.com: HTTP 200 and application/json or
+// text/plain with errcode 45009 (the daily quota is used up,
+// https://developers.weixin.qq.com/doc/service/en/guide/dev/api/limit.html) or 45011 ("api minute-quota reach limit,
+// must slower, retry next minute"). A text/plain body is a rejection only if it has the two fields errcode and errmsg
+// and nothing else; a download with status 200 must also be application/json.
 //
-// After 45009 Until is the end of the day in China, if the body has these two fields alone and the path is
-// no download's; if not, Until is zero. The page says "daily" and not when the day ends. After 45011 it
-// is a minute away. Do not put it beside WeComDetector: 45009 means another thing there.
+// After 45009 Until is the end of the day in China, if the body has these two fields alone and the path is not that
+// of a download; otherwise Until is zero. The page says "daily", but not when the day ends. After 45011 Until is a
+// minute away. Do not combine it with WeComDetector, for which 45009 means something else.
 func WeChatDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		code := r.json().Text("errcode")
@@ -111,15 +110,19 @@ func WeChatDetector() httplimit.Detector {
 	})
 }
 
-// FeishuDetector returns a Detector of the refusals of open.feishu.cn and open.larksuite.com: application/json with code
-// 99991400 and HTTP 429, or 400 from older APIs, and the seconds to wait in x-ogw-ratelimit-reset; 230020, with which
-// messages to one chat are rejected; 99991403, the month's quota of calls, until the month ends in China; and, for
-// custom bots, 11232 when the platform is busy and 9499, with 200 under /bot/ or with one of the two.
+// FeishuDetector returns a Detector of the rejections of open.feishu.cn and open.larksuite.com. They are
+// application/json with one of these codes:
+//
+//   - 99991400, with HTTP 429, or 400 from older APIs. Until is that of x-ogw-ratelimit-reset, in seconds.
+//   - 230020, for messages to one chat.
+//   - 99991403, the monthly quota of calls. Until is the end of the month in China.
+//   - For custom bots, 11232 when the platform is busy and 9499, with HTTP 200 under /bot/ or with 429 or 400.
+//
+// Any other response with 200 has been written by users. Except for the monthly quota, Until is at most two minutes
+// away, because the limits are per second and per minute, and zero without the header.
 // (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control,
 // https://open.feishu.cn/document/client-docs/bot-v3/add-custom-bot,
-// https://open.feishu.cn/document/platform-notices/platform-updates-/custom-app-api-call-limit). What comes
-// with 200 from anywhere else is what users wrote. But for the month's, Until is two minutes away at most, since the limits
-// are those of a second and of a minute, and zero without the header.
+// https://open.feishu.cn/document/platform-notices/platform-updates-/custom-app-api-call-limit)
 func FeishuDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		code := r.json().Number("code")
@@ -127,7 +130,7 @@ func FeishuDetector() httplimit.Detector {
 		switch code {
 		case "99991400":
 			v.Scope = ScopeAppAPI
-			if wait, ok := envelope.ParseSeconds(r.Header.Get("X-Ogw-Ratelimit-Reset")); ok {
+			if wait, ok := envelope.Wait(r.Header, r.Now, "X-Ogw-Ratelimit-Reset"); ok {
 				v = r.bounded(v, wait, feishuMax)
 			}
 		case "230020":
@@ -150,16 +153,16 @@ func FeishuDetector() httplimit.Detector {
 	})
 }
 
-// GitHubDetector returns a Detector of the refusals of api.github.com: HTTP 403 or 429 with a Retry-After
-// (ScopeSecondary), with x-ratelimit-remaining 0 (ScopeAccount, until x-ratelimit-reset), or with a
-// documentation_url that leads to the section on secondary limits. A 403 with none of them is a missing
-// permission. No Until is more than an hour and a minute away, since the longest window is an hour. Where
-// GitHub names no time it asks for a minute at least, and to wait exponentially longer
-// if that does not help; the minute is the verdict's
+// GitHubDetector returns a Detector of the rejections of api.github.com: HTTP 403 or 429 with a Retry-After
+// (ScopeSecondary), with x-ratelimit-remaining 0 (ScopeAccount, until x-ratelimit-reset), or with a documentation_url
+// that leads to the section on secondary limits. A 403 with none of them is a missing permission.
+//
+// Until is at most an hour and a minute away, because the longest window is an hour. If GitHub names no time, it asks
+// callers to wait at least a minute, and exponentially longer if that does not help; the Verdict has the minute
 // (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api).
 //
-// That a refusal may come without headers, and then only the documentation_url tells, is from
-// https://github.com/hub4j/github-api/issues/1805 and from go-github's CheckResponse.
+// The sources for a rejection without headers, which only the documentation_url reveals, are
+// https://github.com/hub4j/github-api/issues/1805 and go-github's CheckResponse.
 func GitHubDetector() httplimit.Detector {
 	needs := func(status int, header http.Header) bool {
 		return status == http.StatusForbidden && !envelope.IsFile(status, header)
@@ -175,7 +178,7 @@ func GitHubDetector() httplimit.Detector {
 		}
 		if r.Header.Get("X-Ratelimit-Remaining") == "0" {
 			v.Scope, v.Reason = ScopeAccount, "x-ratelimit-remaining 0"
-			if epoch, ok := envelope.ParseSeconds(r.Header.Get("X-Ratelimit-Reset")); ok {
+			if epoch, ok := envelope.ParseSeconds(r.Header.Get("X-Ratelimit-Reset")); ok { // always an instant, however small
 				v = r.bounded(v, r.left(time.Unix(int64(epoch/time.Second), 0)), gitHubMax)
 			}
 			return v

@@ -37,31 +37,32 @@ var (
 	dingTalkRobots  = slices.Concat(dingTalkRobot, dingTalkSession)
 )
 
-// DingTalk returns the profile of an application of an organisation, or with [WithCorp] of a third party's, on
-// oapi.dingtalk.com and api.dingtalk.com, or for other countries than China on oapi.dingtalk.io and api.dingtalk.io:
+// DingTalk returns the profile of an organisation's application, or with [WithCorp] of a third party's. The hosts are
+// oapi.dingtalk.com and api.dingtalk.com, and oapi.dingtalk.io and api.dingtalk.io outside China:
 //
 //	app-api   20 in 1 s, 50 ms apart, for the application and the API
 //	corp-api  40 in 1 s, 25 ms apart, in place of app-api: with WithCorp, for application, organisation and API
-//	ip        10,000 in 20 s, for the address of WithEgress and whatever DingTalk API
+//	ip        10,000 in 20 s, for the address of WithEgress and all DingTalk APIs
 //	robot     20 in 1 min, for a custom robot's access_token, and for a session that a robot replies to
 //	month     with WithMonthlyQuota, for the organisation
 //
-// appKey says which application the limiters are for; the requests do not tell. A [httplimit.Transport] with this
-// profile is for one application; several on one Transport would each spend the permits of all.
+// appKey identifies the application, because its requests do not. A [httplimit.Transport] with this profile is for
+// one application; on one Transport with several profiles, each request would take permits for all of their
+// applications.
 //
-// An API is a path of oapi.dingtalk.com, and a method and the first three segments of a path of
-// api.dingtalk.com (two for oauth2): /v1.0/contact/users/zhangsan and /v1.0/contact/users/me share a
-// limiter, since a user's id looks like a word. So have all 902 APIs of the
-// documentation of August 2026 one limiter each, some of them together. [WithAPI] tells them apart.
+// An API is a path of oapi.dingtalk.com, and a method and the first three segments of a path of api.dingtalk.com (two
+// for oauth2): /v1.0/contact/users/zhangsan and /v1.0/contact/users/me share a limiter, because a user's id looks
+// like a word. This way each of the 902 APIs in the documentation of August 2026 has a limiter, though some share
+// one. Use [WithAPI] to separate them.
 //
-// A refusal that HTTP itself defines, such as a gateway's 429 with Retry-After, is not in DingTalk's documentation and
-// names no limit: it cools down all limiters of the request.
+// A rejection that HTTP itself defines, such as a gateway's 429 with Retry-After, names no limit: it cools down all
+// limiters of the request. DingTalk's documentation does not mention it.
 //
-// A refusal by 90002 (all tenants together) or, without WithMonthlyQuota, by 90020 (the month's quota)
-// cools down the limiter of that API alone, although the platform's limit is a wider one: other callers'
-// load, or calls that are not metered, do not stop this application's other APIs.
+// A rejection with 90002 (all tenants together) or, without WithMonthlyQuota, with 90020 (the monthly quota) cools
+// down the limiter of that API alone, although the platform's limit covers more. So the load of other callers, and
+// calls that are not metered, do not stop this application's other APIs.
 func DingTalk(appKey string, opts ...Option) httplimit.Profile {
-	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
+	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), []string{withEgress, withAPI, withCorp, withMonthlyQuota}, opts)
 	p.closed = true
 	scope := ScopeAppAPI
 	if p.corp != nil {
@@ -81,13 +82,15 @@ func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	return p.made(rules...)
 }
 
-// DingTalkRobot returns the profile of a program that only sends messages by custom robots: the robot and ip limits of
-// [DingTalk], which has them too. Install one of the two: a robot's message would spend both's permits.
+// DingTalkRobot returns the profile of a program that only sends messages by custom robots: the robot and ip limits
+// of [DingTalk]. Use only one of the two profiles, because a robot's message would take the permits of both.
 func DingTalkRobot(opts ...Option) httplimit.Profile {
-	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), opts)
+	p := newProfile("dingtalk", dingTalkHosts, slices.DeleteFunc(dingTalkQuotas(), ofAPI), []string{withEgress}, opts)
 	p.closed = true
 	return p.made(append(p.robotRules(), p.egressRule(httplimit.Match{Hosts: p.hosts, Patterns: dingTalkRobots}, nil))...)
 }
+
+func ofAPI(q quota) bool { return q.scope == ScopeAppAPI || q.scope == ScopeCorpAPI }
 
 // robotRules have their own detectors, asked before the others: a robot's ban may come as the page of an
 // address's, with the robot's code in it, and what is said of an API to a robot is about the robot.

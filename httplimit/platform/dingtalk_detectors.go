@@ -31,8 +31,9 @@ const (
 	dingTalkBanMax    = 10 * time.Minute // the most that wait may make of an address's ban
 )
 
-// The envelopes. Every refusal of oapi.dingtalk.com has status 200, every one of api.dingtalk.com has 403. Of the ban the documentation names neither status nor content
-// type: a body with 200 may be a user's, and an error's is the gateway's.
+// The envelopes. Every rejection by oapi.dingtalk.com has status 200, and every one by api.dingtalk.com has 403. The
+// documentation names neither the status nor the content type of the ban. A body with 200 may come from a user, and
+// one with an error's status comes from the gateway.
 var (
 	dingTalkFiles     = []string{"/media/downloadfile", "/media/get"}
 	dingTalkOldAnswer = envelope.Envelope{Status: envelope.Statuses(http.StatusOK), Types: envelope.JSON, Files: dingTalkFiles}
@@ -88,16 +89,15 @@ var dingTalkNew = map[string]dingTalkLimit{
 	"Forbidden.AccessDenied.ApiCountLimitForOrg":             {ScopeMonth, 0},
 }
 
-// DingTalkOldDetector returns a Detector of the refusals of oapi.dingtalk.com: HTTP 200 and application/json with errcode
-// 90018 and its like, or errcode 88 with such a sub_code. errcode 88 with any other sub_code is a matter
-// of authorisation. What /media/downloadFile and other downloads answer with 200 is a file, whatever
-// it says.
+// DingTalkOldDetector returns a Detector of the rejections of oapi.dingtalk.com: HTTP 200 and application/json with
+// errcode 90018 or a similar one, or errcode 88 with such a sub_code. errcode 88 with any other sub_code is about
+// authorization. The response of /media/downloadFile and other downloads with 200 is a file, whatever it says.
 //
-// Until is the end that the text names (处罚将在 … 结束, 限制将在 … 结束), otherwise the documented
-// second, otherwise zero; a text makes a penalty no longer than a minute where a second is
-// documented, and than ten elsewhere. For 90020 it is the end of the month in China, if the body has
-// the fields of a refusal and no other; if not, Until is zero. DingTalk asks to back off 1, 2, 4 s
-// from 90002; the verdict has the first step, the growing ones are the caller's.
+// Until is the end that the text names (处罚将在 … 结束, 限制将在 … 结束), otherwise the documented second, otherwise zero. A
+// text can make a penalty no longer than a minute if a second is documented, and no longer than ten minutes
+// otherwise. For 90020 Until is the end of the month in China, if the body has only the fields of a rejection;
+// otherwise it is zero. After 90002 DingTalk asks callers to back off 1, 2, 4 s. The Verdict has the first step; the
+// growing ones are up to the caller.
 func DingTalkOldDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		o := r.json()
@@ -119,9 +119,9 @@ func DingTalkOldDetector() httplimit.Detector {
 	})
 }
 
-// DingTalkNewDetector returns a Detector of the refusals of api.dingtalk.com: HTTP 403 and application/json with one of the
-// codes Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
-// missing permissions. Until is as DingTalkOldDetector has it.
+// DingTalkNewDetector returns a Detector of the rejections of api.dingtalk.com: HTTP 403 and application/json with
+// one of the codes Forbidden.AccessDenied.QpsLimitFor…, QpmLimitFor… or ApiCountLimitForOrg. Other codes with 403 are
+// missing permissions. Until is determined as by DingTalkOldDetector.
 func DingTalkNewDetector() httplimit.Detector {
 	needs := func(status int, header http.Header) bool {
 		return status == http.StatusForbidden && !envelope.IsFile(status, header)
@@ -143,10 +143,10 @@ func DingTalkNewDetector() httplimit.Detector {
 	})}
 }
 
-// DingTalkRobotDetector returns a Detector of the refusals of a custom robot: HTTP 200 and application/json with errcode
-// 410100, and two that robots answer and the page does not list: 130101 ("send too fast, exceed 20 times
-// per minute") and 660026 ("sending too many messages per minute"). The robot is banned for 10 minutes.
-// Where the body has other fields than those of a refusal, or of a refusal and a ban, Until is zero.
+// DingTalkRobotDetector returns a Detector of the rejections of a custom robot: HTTP 200 and application/json with
+// errcode 410100, or with one of two that the documentation does not list: 130101 ("send too fast, exceed 20 times
+// per minute") and 660026 ("sending too many messages per minute"). The robot is banned for 10 minutes. If the body
+// has other fields than those of a rejection, or of a rejection and a ban, Until is zero.
 func DingTalkRobotDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		code := r.json().Text("errcode")
@@ -170,16 +170,17 @@ func DingTalkRobotDetector() httplimit.Detector {
 // banReason is the Reason of an address's ban, which has no code.
 const banReason = "status 1111, punish deny"
 
-// DingTalkBanDetector returns a Detector of the answer to an address that made more than 10,000 calls in 20 s:
-// {"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"…"}, as application/json or text/html, or
-// as all that the body element of a small HTML page holds; the documentation has no other example of
-// the page. The status is 200 or an error's. Taking any other HTML page, such as a proxy's error, for a
-// ban would silence a fleet for minutes, and so would one that quotes what a user wrote: status, source,
-// punish and uuid must be there with these types, and nothing else but wait. An answer that has
-// only some of it, or in another place, is [httplimit.Verdict.Ignored].
+// DingTalkBanDetector returns a Detector of the ban of an address that made more than 10,000 calls in 20 s. The
+// response is {"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"…"}, as application/json or text/html, or
+// as the only content of the body element of a small HTML page; the documentation has no other example of the page.
+// The status is 200 or an error's.
 //
-// The ban lasts 5 minutes. wait is read as minutes, which agrees with the page, and counts when it is
-// longer, up to 10.
+// The fields status, source, punish and uuid must be present with these types, and no other field but wait. If any
+// HTML page counted as a ban, a proxy's error page or a page that quotes what a user wrote would silence a fleet for
+// minutes. A response that has only some of this, or in another place, is [httplimit.Verdict.Ignored].
+//
+// The ban lasts 5 minutes. The field wait is read as minutes, which agrees with the page. It counts if it is longer,
+// up to 10 minutes.
 func DingTalkBanDetector() httplimit.Detector {
 	return detector(func(r answer) httplimit.Verdict {
 		o := r.json()

@@ -68,25 +68,24 @@ func (m llm) detector() httplimit.Detector {
 
 // reset returns the longest wait of the limits of which the header says that nothing remains.
 func (m llm) reset(r answer) (longest time.Duration, known bool) {
+	w := envelope.Waits{Header: r.Header, Now: r.Now}
 	for _, f := range m.fields {
-		if r.Header.Get(f[0]) != "0" {
-			continue
-		}
-		if wait, ok := envelope.Wait(r.Header, r.Now, f[1]); ok {
-			longest, known = max(longest, wait), true
+		if r.Header.Get(f[0]) == "0" {
+			w.AddField(f[1])
 		}
 	}
-	return longest, known
+	return w.Longest, w.Known
 }
 
-// OpenAIDetector returns a Detector of the rejections of api.openai.com, and of platforms that answer as it does: HTTP 429,
-// and 503 when the platform is overloaded, with an error of JSON. Until is that of Retry-After, otherwise of
-// x-ratelimit-reset-requests or -tokens where nothing remains of that limit, and zero without; it is five minutes
-// away at most.
+// OpenAIDetector returns a Detector of the rejections of api.openai.com, and of platforms that respond as it does:
+// HTTP 429, or 503 if the platform is overloaded, with a JSON error. Until is that of Retry-After, otherwise that of
+// x-ratelimit-reset-requests or -tokens if nothing remains of that limit, otherwise zero. It is at most five minutes
+// away.
 //
-// An account that has nothing left to spend is told by 429, too, with the type insufficient_quota or one of four codes.
-// That is [httplimit.Verdict.Ignored]: no wait helps, and a fleet that cools down would not send the request that finds
-// out that more was bought. (https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors)
+// An account without credit gets 429, too, with the type insufficient_quota or one of four codes. That is
+// [httplimit.Verdict.Ignored]: no wait helps, and a fleet that cools down would not send the request that finds out
+// that credit was bought.
+// (https://help.openai.com/en/articles/5955604-troubleshooting-api-rate-limits-and-429-errors)
 func OpenAIDetector() httplimit.Detector {
 	return llm{
 		busy: []int{http.StatusServiceUnavailable}, fields: openAIFields,
@@ -96,11 +95,11 @@ func OpenAIDetector() httplimit.Detector {
 	}.detector()
 }
 
-// AnthropicDetector returns a Detector of the rejections of api.anthropic.com: HTTP 429 with rate_limit_error, and 529
-// when the platform is overloaded. Until is that of Retry-After, otherwise of anthropic-ratelimit-requests-reset and its like
-// where nothing remains of that limit, and zero without; it is five minutes away at most. The month's spending limit
-// (error.details.error_code enforced_spend_limit_reached) is [httplimit.Verdict.Ignored]: no wait within reason helps.
-// (https://docs.anthropic.com/en/api/rate-limits, https://docs.anthropic.com/en/api/errors)
+// AnthropicDetector returns a Detector of the rejections of api.anthropic.com: HTTP 429 with rate_limit_error, or 529
+// if the platform is overloaded. Until is that of Retry-After, otherwise that of anthropic-ratelimit-requests-reset
+// or a similar field if nothing remains of that limit, otherwise zero. It is at most five minutes away. The monthly
+// spending limit (error.details.error_code enforced_spend_limit_reached) is [httplimit.Verdict.Ignored], because no
+// reasonable wait helps. (https://docs.anthropic.com/en/api/rate-limits, https://docs.anthropic.com/en/api/errors)
 func AnthropicDetector() httplimit.Detector {
 	return llm{
 		busy: []int{529},
@@ -114,11 +113,12 @@ func AnthropicDetector() httplimit.Detector {
 	}.detector()
 }
 
-// DashScopeDetector returns a Detector of the rejections of dashscope.aliyuncs.com (Alibaba Cloud Model Studio): HTTP 429
-// with a code such as Throttling.RateQuota or, as OpenAI has it, error.code. Until is that of Retry-After and zero without:
-// the platform opens again within a minute as a rule. insufficient_quota, and what a free tier or an unpaid account is
-// told, is [httplimit.Verdict.Ignored].
-// (https://help.aliyun.com/zh/model-studio/rate-limiting-best-practices, https://help.aliyun.com/zh/model-studio/error-code)
+// DashScopeDetector returns a Detector of the rejections of dashscope.aliyuncs.com (Alibaba Cloud Model Studio): HTTP
+// 429 with a code such as Throttling.RateQuota, in code or, as with OpenAI, in error.code. Until is that of
+// Retry-After, or zero without it: the platform usually opens again within a minute. The code insufficient_quota, and
+// the codes of an exhausted free tier or an unpaid account, are [httplimit.Verdict.Ignored].
+// (https://help.aliyun.com/zh/model-studio/rate-limiting-best-practices,
+// https://help.aliyun.com/zh/model-studio/error-code)
 func DashScopeDetector() httplimit.Detector {
 	return llm{
 		fields: openAIFields, at: []string{"code", "error.code", "error.type"},
@@ -126,14 +126,14 @@ func DashScopeDetector() httplimit.Detector {
 	}.detector()
 }
 
-// OpenAI returns the profile of an account's calls of api.openai.com, or with [WithHosts] of a platform that answers as it
-// does:
+// OpenAI returns the profile of an account's calls of api.openai.com, or with [WithHosts] of a platform that responds
+// as it does:
 //
 //	account  10,000 in 1 min
 //
-// (https://platform.openai.com/docs/guides/rate-limits, the highest tier; WithRate(ScopeAccount, n, time.Minute) sets that
-// of yours.) account names who is billed; it is in Redis for everybody to read. OpenAI does not punish: a margin of 0
-// and FailOpen may do.
+// (https://platform.openai.com/docs/guides/rate-limits, the highest tier; WithRate(ScopeAccount, n, time.Minute) sets
+// the rate of your tier.) The argument account names who is billed; everybody who reads Redis can see it. OpenAI does
+// not punish: a margin of 0 and FailOpen may do.
 func OpenAI(account string, opts ...Option) httplimit.Profile {
 	return llmProfile("openai", "api.openai.com", account, 10_000, OpenAIDetector(), opts)
 }
@@ -142,7 +142,7 @@ func OpenAI(account string, opts ...Option) httplimit.Profile {
 //
 //	account  4,000 in 1 min
 //
-// (https://docs.anthropic.com/en/api/rate-limits, the highest tier.) The rest is as [OpenAI] has it.
+// (https://docs.anthropic.com/en/api/rate-limits, the highest tier.) Otherwise it is like [OpenAI].
 func Anthropic(account string, opts ...Option) httplimit.Profile {
 	return llmProfile("anthropic", "api.anthropic.com", account, 4_000, AnthropicDetector(), opts)
 }
@@ -151,15 +151,15 @@ func Anthropic(account string, opts ...Option) httplimit.Profile {
 //
 //	account  15,000 in 1 min
 //
-// (https://help.aliyun.com/zh/model-studio/flow-agent-rate-limiting; models have numbers of their own, which [WithRate]
-// sets.) The rest is as [OpenAI] has it.
+// (https://help.aliyun.com/zh/model-studio/flow-agent-rate-limiting; set the number of your model by [WithRate].)
+// Otherwise it is like [OpenAI].
 func DashScope(account string, opts ...Option) httplimit.Profile {
 	return llmProfile("dashscope", "dashscope.aliyuncs.com", account, 15_000, DashScopeDetector(),
 		append([]Option{WithHosts("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com")}, opts...))
 }
 
 func llmProfile(name, host, account string, perMinute int64, d httplimit.Detector, opts []Option) httplimit.Profile {
-	p := newProfile(name, []string{host}, []quota{{scope: ScopeAccount, permits: perMinute, interval: time.Minute}}, opts)
+	p := newProfile(name, []string{host}, []quota{{scope: ScopeAccount, permits: perMinute, interval: time.Minute}}, []string{withTokens}, opts)
 	limits := p.limits(ScopeAccount, literal(account))
 	if p.tokens != nil {
 		limits = append(limits, p.tokens.limitOf(p, account))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -131,35 +130,5 @@ func TestNothingLeftToSpend(t *testing.T) {
 		p.answer = nil
 		require.Equal(t, 200, send(tr))
 		require.GreaterOrEqual(t, w.elapsed(), 7*time.Second)
-	})
-}
-
-// TestTokens checks the usage that ends a response: of https://platform.openai.com/docs/api-reference/chat/object,
-// https://docs.anthropic.com/en/api/messages-streaming and DashScope's.
-func TestTokens(t *testing.T) {
-	for name, c := range map[string]struct {
-		status int
-		body   string
-		want   int64
-	}{
-		"OpenAI":           {200, `{"choices":[{"message":{"content":"{\"total_tokens\":1}"}}],"usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29}}`, 29},
-		"OpenAI, stream":   {200, "data: {\"choices\":[],\"usage\":null}\n\ndata: {\"usage\":{\"total_tokens\": 31}}\n\ndata: [DONE]\n\n", 31},
-		"OpenAI, no usage": {200, "data: {\"choices\":[]}\n\ndata: [DONE]\n\n", -1},
-		"Anthropic":        {200, `{"type":"message","usage":{"input_tokens":2095,"cache_creation_input_tokens":5,"cache_read_input_tokens":7,"output_tokens":503}}`, 2603},
-		"Anthropic, stream": {200, "event: message_start\ndata: {\"message\":{\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n" +
-			"event: message_delta\ndata: {\"usage\":{\"output_tokens\":15}}\n\n", 40},
-		"DashScope": {200, `{"output":{"text":"x"},"usage":{"total_tokens":8,"input_tokens":3,"output_tokens":5}}`, 8},
-		"an error":  {429, `{"error":{"message":"x"}}`, 0},
-	} {
-		require.Equal(t, c.want, Tokens(respond(c.status, "application/json", c.body)), name)
-	}
-	inWorld(t, func(t *testing.T, w *world) {
-		p := &platform{answer: func(*http.Request) *http.Response {
-			return respond(200, "application/json", `{"usage":{"total_tokens":29}}`)
-		}}
-		tr := w.transport(p, httplimit.WithProfile(OpenAI(w.key, WithTokens(1000, func(*http.Request) int64 { return 500 }))))
-		get(t, tr, "https://api.openai.com/v1/responses")
-		n := redistest.Must(w.client.RateLimiter("{openai}:tokens:" + w.key + ":1m").AvailablePermits(t.Context()))(t)
-		require.EqualValues(t, 971, n)
 	})
 }

@@ -3,6 +3,7 @@
 package platform
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,8 +16,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An Option changes a number or a name of a profile. What is out of its range is found by [httplimit.New], as
-// a [*httplimit.FieldError] of the rule that it got into.
+// An Option changes a number or a name of a profile. [httplimit.New] returns a [*httplimit.FieldError] if the value
+// of an Option is out of range, if the platform does not have the option, or if it has no limit in the option's
+// scope.
 type Option func(*profile)
 
 // A profile is what the options of a Profile are applied to.
@@ -37,9 +39,17 @@ type profile struct {
 	apis      []api
 	monthly   *monthly
 	tokens    *tokens
+	options   []namedOption
+	problems  []error // options that the platform does not have
 }
 
-// A quota is one number of a platform: so many permits of a scope in an interval.
+// A namedOption is an option that only some platforms have, or that names a scope.
+type namedOption struct {
+	name  string
+	scope *httplimit.Scope
+}
+
+// A quota is one number of a platform: the permits of a scope in an interval.
 type quota struct {
 	scope    httplimit.Scope
 	permits  int64
@@ -61,33 +71,79 @@ type monthly struct {
 	metered      httplimit.Match
 }
 
-// An invalidQuota is a quota that cannot be, of which httplimit.New tells.
+// The options that only some platforms have.
+const (
+	withEgress, withAPI, withCorp, withMonthlyQuota, withTokens = "WithEgress", "WithAPI", "WithCorp", "WithMonthlyQuota", "WithTokens"
+
+	withRate, withMinGap, withPenalty = "WithRate", "WithMinGap", "WithPenalty" // of a scope
+)
+
+// An invalidQuota is a quota that cannot be used; httplimit.New reports it.
 type invalidQuota struct {
 	limit.Limiter
 	error
 }
 
-// DingTalkMonth returns the limiter that [WithMonthlyQuota] counts by: a quota of so many calls in each month of China, and For
-// has that of an organisation. Its errors are those of limit.NewShared. After more was bought what was taken counts on with the new number;
-// Reset forgets it.
+// DingTalkMonth returns the limiter that [WithMonthlyQuota] counts by: a quota of the given number of calls per
+// calendar month in China. Its For method returns the quota of an organisation. DingTalkMonth returns the errors of
+// limit.NewShared. After an organisation has bought more calls, the calls made so far count against the new number;
+// Reset forgets them.
 func DingTalkMonth(rdb redis.UniversalClient, calls int64) (*limit.Shared, error) {
 	return limit.NewShared(rdb, "dingtalk-month", limit.CalendarQuota{Permits: calls, Per: limit.Month, Location: shanghai})
 }
 
-func newProfile(name string, hosts []string, quotas []quota, opts []Option) *profile {
+// newProfile returns the profile that the options of a platform are applied to. The argument has names the options that
+// this platform has, of those that not all have.
+func newProfile(name string, hosts []string, quotas []quota, has []string, opts []Option) *profile {
+	scopes := make([]httplimit.Scope, len(quotas))
+	for i, q := range quotas {
+		scopes[i] = q.scope
+	}
 	p := &profile{name: name, tag: "{" + name + "}", hosts: hosts, egress: "default", quotas: quotas,
 		gaps: map[httplimit.Scope]time.Duration{}, penalties: map[httplimit.Scope]time.Duration{}}
 	for _, o := range opts {
+		if o == nil {
+			p.problems = append(p.problems, fmt.Errorf("%s: an Option is nil", name))
+			continue
+		}
 		o(p)
+	}
+	for _, o := range p.options {
+		switch {
+		case o.scope == nil && !slices.Contains(has, o.name):
+			p.problems = append(p.problems, fmt.Errorf("%s has no %s", name, o.name))
+		case o.scope != nil && !p.limitsScope(o, scopes):
+			p.problems = append(p.problems, fmt.Errorf("%s: %s has no limit of the scope %q", o.name, name, *o.scope))
+		}
 	}
 	return p
 }
 
-// WithRate sets how many requests the platform allows in an interval, for a limit of a scope: the margin
-// is added to it. It replaces the number that the profile has for that scope and interval; a new
-// interval is a further limit, and 0 permits are no limit. The defaults are the platform's.
+// limitsScope reports whether an option of a scope has an effect in a profile with limits of these scopes.
+func (p *profile) limitsScope(o namedOption, scopes []httplimit.Scope) bool {
+	switch *o.scope {
+	case ScopeAppAPI, ScopeCorpAPI: // DingTalk has one in place of the other
+		if slices.Contains(scopes, ScopeAppAPI) && slices.Contains(scopes, ScopeCorpAPI) {
+			return (*o.scope == ScopeCorpAPI) == (p.corp != nil)
+		}
+	case ScopeMonth:
+		return o.name != withRate && p.monthly != nil
+	case ScopeTokens:
+		return o.name == withMinGap && p.tokens != nil
+	case ScopeAPI:
+		return len(p.apis) > 0 && slices.Contains(scopes, ScopeSecondary) // GitHub's
+	case "":
+		return o.name == withPenalty // of an answer that names no limit
+	}
+	return slices.Contains(scopes, *o.scope)
+}
+
+// WithRate sets how many requests the platform allows in an interval, for a limit of the given scope; the margin is
+// added to the interval. It replaces the profile's number for that scope and interval. A new interval adds a limit,
+// and 0 permits remove one. The defaults are the platform's.
 func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Option {
 	return func(p *profile) {
+		p.options = append(p.options, namedOption{withRate, &scope})
 		for i := range p.quotas {
 			if q := &p.quotas[i]; q.scope == scope && q.interval == interval {
 				q.permits = permits
@@ -98,74 +154,87 @@ func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Opti
 	}
 }
 
-// WithMargin sets by how much the window of every limit is longer than the platform's. It covers delays of requests on
-// their way that differ by less than that, and no others: where one in 20 requests is half a second late, up to 21
-// arrive in a second that should have 20, unless the margin is half a second. [httplimit.Transport.Delays] has the
-// figure. 0 is for a platform that does not punish. The default is a twentieth of the interval, 50 ms at least and a
-// second at most: 95 % of the rate is left.
+// WithMargin sets by how much the window of every limit is longer than the platform's. It covers requests whose
+// delays differ by less than that, and no others: if one in 20 requests is half a second late, up to 21 arrive in a
+// second that allows 20, unless the margin is half a second. [httplimit.Transport.Delays] has the figure. Use 0 for a
+// platform that does not punish. The default is a twentieth of the interval, at least 50 ms and at most a second,
+// which leaves 95 % of a rate per second.
 func WithMargin(d time.Duration) Option {
 	return func(p *profile) { p.margin = &d }
 }
 
-// WithMinGap sets the least time between two requests of a scope's limits, which processes of this
-// package obey together; 0 is none. The default is the interval by the permits for DingTalk's limits per
-// second, and none elsewhere, so that a robot may say five things at once.
+// WithMinGap sets the minimum time between two requests of a scope's limits, or 0 for none. All processes that use
+// this package obey it together. The default is the interval divided by the permits for DingTalk's limits per second,
+// and none for others, so a robot may send several messages at once.
 func WithMinGap(scope httplimit.Scope, gap time.Duration) Option {
-	return func(p *profile) { p.gaps[scope] = gap }
+	return func(p *profile) {
+		p.options = append(p.options, namedOption{withMinGap, &scope})
+		p.gaps[scope] = gap
+	}
 }
 
-// WithPenalty sets how long a limit of a scope cools down when the platform throttles, whatever the
-// platform or its documentation says. The default is what these say.
+// WithPenalty sets how long a limit of a scope cools down after the platform has throttled a request, whatever the
+// platform or its documentation says. The default is what they say.
 func WithPenalty(scope httplimit.Scope, d time.Duration) Option {
-	return func(p *profile) { p.penalties[scope] = d }
+	return func(p *profile) {
+		p.options = append(p.options, namedOption{withPenalty, &scope})
+		p.penalties[scope] = d
+	}
 }
 
-// WithOutagePolicy sets what happens while Redis is unavailable, for all limits of the profile. The default is
-// ratelimiter.FailClosed for DingTalk and WeCom, which block who goes on, and the Client's policy for
-// Feishu and GitHub.
+// WithOutagePolicy sets the outage policy, which decides requests while Redis is unavailable, for all limits of the
+// profile. The default is ratelimiter.FailClosed for DingTalk and WeCom, which block callers that go on, and the
+// Client's policy for other platforms.
 func WithOutagePolicy(policy ratelimiter.OutagePolicy) Option {
 	return func(p *profile) { p.outage, p.shared = &policy, false }
 }
 
-// WithLocalQuota lets each process go on with its share of every limit while Redis is unavailable, where nodes
-// is how many processes there are at most: see ratelimiter.LocalQuota. A limit of fewer permits than
-// nodes is closed then. The default is as WithOutagePolicy has it.
+// WithLocalQuota lets each process use its share of every limit while Redis is unavailable; see
+// ratelimiter.LocalQuota. The argument nodes is the largest number of processes. A limit with fewer permits than
+// nodes grants none then. The default is that of WithOutagePolicy.
 func WithLocalQuota(nodes int) Option {
 	return func(p *profile) { p.shared, p.nodes = true, nodes }
 }
 
-// WithEgress names the public address from which the requests leave, for limits that a platform keeps by
-// address: all processes behind one address say the same name, whatever applications they are of. The
-// default is "default".
-func WithEgress(name string) Option { return func(p *profile) { p.egress = name } }
+// WithEgress names the public address from which the requests leave, for limits that a platform counts by address.
+// All processes behind one address must use the same name, even those of different applications. The default is
+// "default". It is for [DingTalk] and [DingTalkRobot].
+func WithEgress(name string) Option {
+	return func(p *profile) { p.egress, p.options = name, append(p.options, namedOption{name: withEgress}) }
+}
 
-// WithHosts sets the hosts that belong to the platform, "api.example.com" or "*.example.com", such as a
-// company's own gateway to it. The default is the platform's.
+// WithHosts sets the platform's hosts, "api.example.com" or "*.example.com", for example a company's own gateway to
+// it. Without hosts the profile is for every host. The default is the platform's hosts.
 func WithHosts(hosts ...string) Option { return func(p *profile) { p.hosts = hosts } }
 
-// WithAPI says that the requests of a pattern, in [httplimit.Match.Patterns]'s language, are one API with limiters
-// of their own, and how many of them the platform allows in the interval; 0 permits are as many as the
-// profile has. The default is told with each profile.
+// WithAPI makes the requests that match a pattern one API with limiters of its own. The pattern has the syntax of
+// [httplimit.Match.Patterns]. The platform allows permits requests of it in the interval; with 0 permits it allows as
+// many as the profile says. The comment of each profile has its default. It is for [DingTalk], [WeCom], [Feishu] and
+// [GitHub].
 func WithAPI(pattern string, permits int64, interval time.Duration) Option {
 	return func(p *profile) {
+		p.options = append(p.options, namedOption{name: withAPI})
 		p.apis = append(p.apis, api{pattern, quota{permits: permits, interval: interval}})
 	}
 }
 
-// WithCorp says for which organisation, or tenant, a request is, where one application serves several and
-// the platform counts each by itself; "" is one of them. It gets the request as [httplimit.Match.Func] does. The
-// default is that the application serves one.
+// WithCorp sets the function that returns the organisation, or tenant, of a request. Use it if one application serves
+// several and the platform counts each by itself; "" counts as one of them. The function gets the request as
+// [httplimit.Match.Func] does. The default is that the application serves one organisation. It is for [DingTalk],
+// [WeCom] and [Feishu].
 func WithCorp(corp func(*http.Request) string) Option {
-	return func(p *profile) { p.corp = corp }
+	return func(p *profile) { p.corp, p.options = corp, append(p.options, namedOption{name: withCorp}) }
 }
 
-// WithMonthlyQuota keeps the calls of an organisation within DingTalk's quota, which is counted by the calendar month
-// (http://www.dingtalk.com/qidian/help-detail-1061621972.html): by [DingTalkMonth] on rdb, which is the Client's as a rule. metered is the class of requests
-// that count (https://open.dingtalk.com/document/development/basic-interfaces-such-as-log-off-and-address-book lists
-// those that do not). When DingTalk says that the quota is used up all of them wait for the month's end.
-// The default is to keep no count, and that only the API which DingTalk refused waits.
+// WithMonthlyQuota keeps the calls of an organisation within DingTalk's quota per calendar month
+// (http://www.dingtalk.com/qidian/help-detail-1061621972.html). It counts by [DingTalkMonth] on rdb, which is usually
+// the Client's. The argument metered is the class of requests that count
+// (https://open.dingtalk.com/document/development/basic-interfaces-such-as-log-off-and-address-book lists those that
+// do not). When DingTalk says that the quota is used up, all of them wait for the end of the month. The default is to
+// count nothing; then only the API that DingTalk rejected waits. It is for [DingTalk].
 func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int64, metered httplimit.Match) Option {
 	return func(p *profile) {
+		p.options = append(p.options, namedOption{name: withMonthlyQuota})
 		p.monthly = &monthly{organisation: organisation, metered: metered}
 		q, err := DingTalkMonth(rdb, calls)
 		if err != nil {
@@ -178,6 +247,10 @@ func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int6
 
 // made returns the Profile of the rules, without those whose limits WithRate took away.
 func (p *profile) made(rules ...httplimit.Rule) httplimit.Profile {
+	if p.problems != nil { // httplimit.New tells of the quota
+		rules = append(rules, httplimit.Rule{Name: p.name + ": options", Limits: []httplimit.Limit{{Name: p.name, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second},
+			Quota: invalidQuota{error: errors.Join(p.problems...)}}}})
+	}
 	rules = slices.DeleteFunc(rules, func(r httplimit.Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {
 		rules[i].OnePlatform = len(muxpattern.Hosts(rules[i].Match.Patterns, rules[i].Match.Hosts)) > 0

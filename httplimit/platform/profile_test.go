@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -219,6 +220,7 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{WeCom(""), "limits[0].name: it is empty"},
 		{Feishu(""), "limits[0].name: it is empty"},
 		{GitHub(""), "limits[0].name: it is empty"},
+		{DingTalk("a", nil), "an Option is nil"},
 		{DingTalk("a", WithEgress("")), "limits[0].name: it is empty"},
 		{DingTalk("a", WithMonthlyQuota(nowhere, "", 5, httplimit.Match{})), "limits[0].name: it is empty"},
 		{DingTalk("a", WithMonthlyQuota(nowhere, "o", 0, httplimit.Match{})), "limits[0].quota: ratelimiter: invalid argument: CalendarQuota.Permits: 0 is not in"},
@@ -238,5 +240,73 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		require.ErrorContains(t, err, c.want)
 		var field *httplimit.FieldError
 		require.True(t, errors.As(err, &field))
+	}
+}
+
+// An option that a platform does not have, or of a scope in which it has no limit, is found by New: no request goes out
+// without the limit that it was meant to set.
+func TestOptionsOfOtherPlatforms(t *testing.T) {
+	corp := func(*http.Request) string { return "c" }
+	options := map[string]Option{
+		"WithEgress": WithEgress("e"), "WithAPI": WithAPI("/x", 5, time.Second), "WithCorp": WithCorp(corp),
+		"WithMonthlyQuota": WithMonthlyQuota(nowhere, "o", 5, httplimit.Match{}),
+		"WithTokens":       WithTokens(10, func(*http.Request) int64 { return 1 }),
+		"WithMargin":       WithMargin(0), "WithHosts": WithHosts("x.example.com"), "WithLocalQuota": WithLocalQuota(2),
+		"WithOutagePolicy": WithOutagePolicy(ratelimiter.FailOpen()),
+	}
+	all := []string{"WithMargin", "WithHosts", "WithLocalQuota", "WithOutagePolicy"}
+	scopes := []httplimit.Scope{ScopeAppAPI, ScopeCorpAPI, ScopeAPI, ScopeIP, ScopeRobot, ScopeMonth, ScopeDay, ScopeAccount,
+		ScopeTokens, ScopeSecondary, ScopeContent, ScopeConcurrency, "typo", ""}
+	scoped := map[string]func(httplimit.Scope) Option{
+		"WithRate":    func(s httplimit.Scope) Option { return WithRate(s, 5, time.Second) },
+		"WithMinGap":  func(s httplimit.Scope) Option { return WithMinGap(s, time.Second) },
+		"WithPenalty": func(s httplimit.Scope) Option { return WithPenalty(s, time.Second) },
+	}
+	for name, c := range map[string]struct {
+		profile func(...Option) httplimit.Profile
+		has     []string
+		scopes  []httplimit.Scope
+	}{
+		"dingtalk": {func(o ...Option) httplimit.Profile { return DingTalk("a", o...) },
+			[]string{"WithEgress", "WithAPI", "WithCorp", "WithMonthlyQuota"}, []httplimit.Scope{ScopeAppAPI, ScopeIP, ScopeRobot}},
+		"robot":     {DingTalkRobot, []string{"WithEgress"}, []httplimit.Scope{ScopeIP, ScopeRobot}},
+		"wecom":     {func(o ...Option) httplimit.Profile { return WeCom("a", o...) }, []string{"WithAPI", "WithCorp"}, []httplimit.Scope{ScopeCorpAPI, ScopeRobot}},
+		"feishu":    {func(o ...Option) httplimit.Profile { return Feishu("a", o...) }, []string{"WithAPI", "WithCorp"}, []httplimit.Scope{ScopeAppAPI, ScopeRobot}},
+		"github":    {func(o ...Option) httplimit.Profile { return GitHub("a", o...) }, []string{"WithAPI"}, []httplimit.Scope{ScopeAccount, ScopeSecondary, ScopeContent}},
+		"openai":    {func(o ...Option) httplimit.Profile { return OpenAI("a", o...) }, []string{"WithTokens"}, []httplimit.Scope{ScopeAccount}},
+		"anthropic": {func(o ...Option) httplimit.Profile { return Anthropic("a", o...) }, []string{"WithTokens"}, []httplimit.Scope{ScopeAccount}},
+		"dashscope": {func(o ...Option) httplimit.Profile { return DashScope("a", o...) }, []string{"WithTokens"}, []httplimit.Scope{ScopeAccount}},
+	} {
+		accepts := func(want bool, what string, o ...Option) {
+			_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(c.profile(o...)))
+			if want {
+				require.NoError(t, err, "%s: %s", name, what)
+				return
+			}
+			require.ErrorIs(t, err, httplimit.ErrInvalidRule, "%s: %s", name, what)
+			option, _, _ := strings.Cut(what, " ")
+			require.ErrorContains(t, err, option, "%s: %s", name, what)
+		}
+		for option, o := range options {
+			accepts(slices.Contains(all, option) || slices.Contains(c.has, option), option, o)
+		}
+		for option, of := range scoped {
+			for _, scope := range scopes {
+				want := slices.Contains(c.scopes, scope) || option == "WithPenalty" && scope == ""
+				accepts(want, option+" "+string(scope), of(scope))
+			}
+		}
+	}
+	_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(DingTalk("a", WithRate(ScopeAppAPI, 5, time.Second), options["WithCorp"])))
+	require.ErrorIs(t, err, httplimit.ErrInvalidRule, "corp-api is in its place")
+	// With its option there is a limit of the scope, in whatever order they come.
+	for _, p := range []httplimit.Profile{
+		DingTalk("a", WithMinGap(ScopeMonth, time.Second), options["WithMonthlyQuota"], WithPenalty(ScopeMonth, time.Minute)),
+		OpenAI("a", WithMinGap(ScopeTokens, time.Second), options["WithTokens"]),
+		GitHub("a", WithMinGap(ScopeAPI, time.Second), options["WithAPI"]),
+		DingTalk("a", WithRate(ScopeCorpAPI, 5, time.Second), options["WithCorp"]),
+	} {
+		_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(p))
+		require.NoError(t, err)
 	}
 }

@@ -16,17 +16,17 @@ import (
 //	robot     20 in 1 min, for a group robot's key
 //
 // (https://developer.work.weixin.qq.com/document/path/90454, of 2023-08; the robot's number is from
-// https://developer.work.weixin.qq.com/document/path/91770). The page has further numbers, for some APIs
-// and for an address (20,000 in 1 min, 600,000 in 1 h for each API, 40,000 and 1,200,000 for a
-// provider): [WithAPI] and rules of your own keep them. Which requests run at the same time (45033)
-// is not limited; a refusal for it cools down the API's limiters.
+// https://developer.work.weixin.qq.com/document/path/91770). The page has further numbers, for some APIs and for an
+// address (20,000 in 1 min, 600,000 in 1 h for each API, 40,000 and 1,200,000 for a provider): use [WithAPI] and
+// rules of your own for them. The profile does not limit how many requests run at the same time (45033); a rejection
+// for that cools down the API's limiters.
 func WeCom(corpID string, opts ...Option) httplimit.Profile {
 	robot := []string{"/cgi-bin/webhook/send", "/cgi-bin/webhook/send/"}
 	p := newProfile("wecom", []string{"qyapi.weixin.qq.com"}, []quota{
 		{scope: ScopeCorpAPI, permits: 10_000, interval: time.Minute},
 		{scope: ScopeCorpAPI, permits: 150_000, interval: time.Hour},
 		{scope: ScopeRobot, permits: 20, interval: time.Minute, reopen: time.Minute},
-	}, opts)
+	}, []string{withAPI, withCorp}, opts)
 	p.closed = true
 	scopes := map[httplimit.Scope]httplimit.Scope{ScopeConcurrency: ScopeCorpAPI}
 	rules := []httplimit.Rule{
@@ -41,10 +41,10 @@ func WeCom(corpID string, opts ...Option) httplimit.Profile {
 //	app-api  50 in 1 s and 1,000 in 1 min, for the application, the tenant ([WithCorp]) and the API
 //	robot    5 in 1 s and 100 in 1 min, for a custom bot's webhook
 //
-// (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). The first is what most
-// APIs' pages say; others have less or more, which [WithAPI] sets. An API is a method and the first four
-// segments of the path, as DingTalk has it: /open-apis/im/v1/messages/om_1 is
-// GET:/open-apis/im/v1/messages/*. Feishu does not punish: a margin of 0 and FailOpen may do.
+// (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control). The first line is what the pages of
+// most APIs say; for others use [WithAPI]. An API is a method and the first four segments of the path, as with
+// DingTalk: /open-apis/im/v1/messages/om_1 is GET:/open-apis/im/v1/messages/*. Feishu does not punish: a margin of 0
+// and FailOpen may do.
 func Feishu(appID string, opts ...Option) httplimit.Profile {
 	// With a slash behind it, and with anything behind that, a token is one still.
 	bots := []string{"/open-apis/bot/v2/hook/{token}", "/open-apis/bot/hook/{token}",
@@ -54,7 +54,7 @@ func Feishu(appID string, opts ...Option) httplimit.Profile {
 		{scope: ScopeAppAPI, permits: 1_000, interval: time.Minute},
 		{scope: ScopeRobot, permits: 5, interval: time.Second},
 		{scope: ScopeRobot, permits: 100, interval: time.Minute},
-	}, opts)
+	}, []string{withAPI, withCorp}, opts)
 	// The quota of the month is wider than an API, and not kept here: the API whose call was rejected waits.
 	scopes := map[httplimit.Scope]httplimit.Scope{ScopeMonth: ScopeAppAPI}
 	rules := []httplimit.Rule{
@@ -77,19 +77,19 @@ func feishuFixed(path string) int {
 	return 4
 }
 
-// GitHub returns the profile of one account's calls of the REST API, where account names the user or the app's
-// installation that they are made with, not the token: the name is in Redis for everybody to read. What looks like a
-// token is hashed by [httplimit.Hash]:
+// GitHub returns the profile of one account's calls of the REST API. The argument account names the user or the app's
+// installation that makes the calls, and not the token, because everybody who reads Redis can see it. If it looks
+// like a token, it is hashed by [httplimit.Hash]:
 //
 //	account    5,000 in 1 h
 //	secondary  900 points in 1 min; GET, HEAD and OPTIONS are one point, other methods five
 //	content    80 in 1 min, 1 s apart, and 500 in 1 h: methods other than GET, HEAD and OPTIONS
 //
-// (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api, and for the second
-// between them https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api).
-// GitHub counts as content what creates content; here every change does. GraphQL, which has points
-// of its own, is watched and not limited; that no more than 100 requests run at once is for the
-// caller. [WithAPI] adds a limit for a pattern, such as the search's.
+// (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api, and for the second between them
+// https://docs.github.com/rest/using-the-rest-api/best-practices-for-using-the-rest-api). GitHub counts a request as
+// content if it creates content; this profile counts every change. It does not limit GraphQL, which has points of its
+// own, but detects its rejections. No more than 100 requests may run at once; the caller has to see to that.
+// [WithAPI] adds a limit for a pattern, such as that of the search.
 func GitHub(account string, opts ...Option) httplimit.Profile {
 	const graphQL = "/graphql"
 	p := newProfile("github", []string{"api.github.com"}, []quota{
@@ -97,7 +97,7 @@ func GitHub(account string, opts ...Option) httplimit.Profile {
 		{scope: ScopeSecondary, permits: 900, interval: time.Minute},
 		{scope: ScopeContent, permits: 80, interval: time.Minute, gap: time.Second},
 		{scope: ScopeContent, permits: 500, interval: time.Hour},
-	}, opts)
+	}, []string{withAPI}, opts)
 	if looksSecret(account) {
 		account = httplimit.Hash(account)
 	}

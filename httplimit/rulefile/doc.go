@@ -17,8 +17,8 @@
 //	        outage_policy: closed
 //	    detectors: [http]
 //
-// It is strict: a field that is not known, a number that is a string, a duration without a unit, a name
-// that stands twice is an error, which names the line and the field. [Parse] has the fields.
+// It is strict: an unknown field, a number in quotes, a duration without a unit, and a name that occurs twice are
+// errors, which name the line and the field. [Parse] lists the fields.
 //
-// It is a package of its own because it brings a YAML parser with it, go.yaml.in/yaml/v3.
+// It is a separate package because it depends on a YAML parser, go.yaml.in/yaml/v3.
 package rulefile

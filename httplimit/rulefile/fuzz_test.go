@@ -71,6 +71,7 @@ type oracleSignature struct {
 	Banned   bool              `yaml:"banned,omitempty"`
 	Wait     string            `yaml:"wait,omitempty"`
 	WaitFrom []string          `yaml:"wait_from,omitempty"`
+	WaitBody []string          `yaml:"wait_from_body,omitempty"`
 	MaxWait  string            `yaml:"max_wait,omitempty"`
 }
 
@@ -123,7 +124,7 @@ func oracle(t *testing.T, rules []httplimit.Rule) string {
 		for _, d := range r.Detectors {
 			if s, ok := d.(httplimit.Signature); ok {
 				o.Detectors = append(o.Detectors, oracleDetector{Signature: &oracleSignature{s.Status, s.Paths, s.Header, s.JSON, s.XML, s.Reason,
-					string(s.Scope), s.Banned, duration(s.Wait), s.WaitFrom, duration(s.MaxWait)}})
+					string(s.Scope), s.Banned, duration(s.Wait), s.WaitFrom, s.WaitFromBody, duration(s.MaxWait)}})
 				continue
 			}
 			o.Detectors = append(o.Detectors, oracleDetector{Name: d.(*mine).name})
@@ -219,7 +220,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(everything))
 	f.Add([]byte(`{"rules":[{"name":"\ud83d\ude00\/","limits":[{"name":"a","permits":20,"interval":"1s","outage_policy":{"local_quota":3}}]}]}`))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b], query: {a: \"*\"}}\n  detectors: [http, wecom]\n"))
-	f.Add([]byte("rules:\n- detectors: [{status: 429, json: {a.b: '!c|d*'}, wait: 60s, wait_from: [X-A]}, {status: [503], xml: {E.C: x}, banned: true}]\n"))
+	f.Add([]byte("rules:\n- detectors: [{status: 429, json: {a.b: '!c|d*'}, wait: 60s, wait_from: [X-A], wait_from_body: [a.*]}, {status: [503], xml: {E.C: x}, banned: true}]\n"))
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: a, permits: 3, interval: 1m, settle: tokens}]}]"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))

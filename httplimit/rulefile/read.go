@@ -17,10 +17,10 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
 
-// maxProblems bounds how many problems an error lists.
+// maxProblems is how many problems an error lists.
 const maxProblems = 20
 
-// A reader turns nodes into rules. It goes on after a problem, to tell all of them.
+// A reader turns nodes into rules. After a problem it goes on, to find all of them.
 type reader struct {
 	detectors map[string]httplimit.Detector
 	problems  []*Error
@@ -44,10 +44,10 @@ func (r *reader) err() error {
 	return errors.Join(list...)
 }
 
-// A field reads the value of a field that stands at the given way.
+// A field reads the value of a field; at is the path of the field.
 type field func(n *node, at string)
 
-// fields reads a mapping. Those that are not there are not called.
+// fields reads a mapping, and calls the function of each field that is present.
 func (r *reader) fields(n *node, at string, known map[string]field) {
 	if !r.is(n, at, aMap) {
 		return
@@ -84,7 +84,7 @@ func (r *reader) is(n *node, at string, want kind) bool {
 	return false
 }
 
-// clip bounds what an error repeats.
+// clip shortens what an error quotes.
 func clip(s string) string {
 	if len(s) > 60 {
 		s = s[:60] + "…"
@@ -317,7 +317,8 @@ func (r *reader) signature(n *node, at string) (s httplimit.Signature) {
 		},
 		"paths": r.texts(&s.Paths), "header": r.pairs(&s.Header), "json": r.pairs(&s.JSON), "xml": r.pairs(&s.XML),
 		"reason": r.text(&s.Reason), "scope": r.text(&scope), "banned": r.truth(&s.Banned),
-		"wait": r.duration(&s.Wait), "wait_from": r.texts(&s.WaitFrom), "max_wait": r.duration(&s.MaxWait),
+		"wait": r.duration(&s.Wait), "wait_from": r.texts(&s.WaitFrom),
+		"wait_from_body": r.texts(&s.WaitFromBody), "max_wait": r.duration(&s.MaxWait),
 	})
 	s.Scope = httplimit.Scope(scope)
 	return s

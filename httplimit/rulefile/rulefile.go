@@ -17,13 +17,14 @@ import (
 // MaxSize is the largest size of a file in bytes.
 const MaxSize = 1 << 20
 
-// An Error is one thing that is wrong with a file.
+// An Error is one problem of a file.
 type Error struct {
-	// Line is the number of the line, from 1; 0 when it is not known.
+	// Line is the number of the line, from 1, or 0 if it is not known.
 	Line int
-	// Field is the path of the field, such as rules[0].limits[1].interval. It is empty when the file is not YAML or JSON.
+	// Field is the path of the field, such as rules[0].limits[1].interval. It is empty if the file is not YAML or
+	// JSON.
 	Field string
-	// Problem is what is wrong.
+	// Problem describes the problem.
 	Problem string
 }
 
@@ -47,13 +48,13 @@ type config struct {
 	detectors map[string]httplimit.Detector
 }
 
-// WithDetector gives a detector a name for the file, in place of one of the same name that is known
-// already. The default is those that [Parse] lists.
+// WithDetector makes a detector available to the file under a name. It replaces a known detector of that name. The
+// default is the names that [Parse] lists.
 func WithDetector(name string, d httplimit.Detector) Option {
 	return func(c *config) { c.detectors[name] = d }
 }
 
-// Load reads r to its end, MaxSize bytes at most, and parses what it read: see [Parse].
+// Load reads r to its end, at most MaxSize bytes, and parses it: see [Parse].
 func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
 	if err != nil {
@@ -62,28 +63,31 @@ func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
 	return Parse(data, opts...)
 }
 
-// Parse reads rules. A file that begins with { is JSON, any other YAML without anchors, tags and further
-// documents. It is one mapping with the list rules, of which each has
+// Parse reads rules. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
+// document. The file is one mapping with the list rules. Each rule has
 //
 //   - name
 //   - match: patterns, hosts and methods, which are lists; header and query, which map a name to its
 //     value, "*" for any. See [httplimit.Match].
-//   - one_platform: true, where the hosts of match are one platform's. See [httplimit.Rule].
-//   - dry_run: true, for a rule that holds up nothing. See [httplimit.Rule].
+//   - one_platform: true, if the hosts of match belong to one platform. See [httplimit.Rule].
+//   - dry_run: true, for a rule that delays no request. See [httplimit.Rule].
 //   - limits: a list of name, with the placeholders of [httplimit.Limit]; permits, interval, keep_alive,
-//     min_gap and type (overall or per_client), which are its ratelimiter.Rate, none of them where that is
+//     min_gap and type (overall or per_client), which are its ratelimiter.Rate, and are all absent if it is
 //     set elsewhere; weight, scope, reopen, leave_free and leave_free_for; settle, which is tokens for
 //     [platform.Tokens]; outage_policy, which is closed, open, or {local_quota: N} for N processes
 //   - detectors: a list of names: dingtalk-old, dingtalk-new, dingtalk-robot, dingtalk-ban, wecom, wechat,
 //     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
 //     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a
-//     name or a path to a pattern; reason, scope, banned, wait, wait_from and max_wait
+//     name or a path to a pattern; reason, scope, banned, wait, wait_from, wait_from_body and max_wait
 //
-// Durations are such as 20s, 1m30s or 100ms. Errors: one or more [*Error], joined, in the order of their
-// lines.
+// Durations are written like 20s, 1m30s or 100ms. Parse returns one or more [*Error] values, joined, in the order of
+// their lines.
 func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	c := config{detectors: known()}
 	for _, o := range opts {
+		if o == nil {
+			return nil, &Error{Problem: "an Option of Parse is nil"}
+		}
 		o(&c)
 	}
 	if len(data) > MaxSize {
@@ -109,7 +113,7 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	return rules, nil
 }
 
-// check lets httplimit look at the rules, and finds the lines of what it does not like.
+// check has httplimit check the rules, and finds the lines of the problems.
 func (r *reader) check(rules []httplimit.Rule) {
 	err := httplimit.CheckRules(rules)
 	if err == nil {
@@ -129,7 +133,7 @@ func (r *reader) check(rules []httplimit.Rule) {
 	}
 }
 
-// line returns the line of a field, or else of what it belongs to.
+// line returns the line of a field, or of the closest value around it.
 func (r *reader) line(field string) int {
 	for field != "" {
 		if line, ok := r.lines[field]; ok {

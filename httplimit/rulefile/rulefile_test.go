@@ -42,7 +42,7 @@ rules:
         outage_policy: closed
       - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall, leave_free: 500, leave_free_for: 1m}
       - {name: elsewhere, outage_policy: open}
-    detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], max_wait: 1m}]
+    detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], wait_from_body: [error.details.*.retryDelay], max_wait: 1m}]
   - detectors: [github]
     dry_run: true
 `
@@ -84,7 +84,7 @@ func TestParseEverything(t *testing.T) {
 	require.Equal(t, httplimit.Signature{
 		Status: []int{429, 503}, Paths: []string{"/v1/*"}, Header: map[string]string{"X-State": "!ok"},
 		JSON: map[string]string{"error.code": "limit*|quota*"}, Reason: "busy", Scope: "account", Banned: true,
-		Wait: 5 * time.Second, WaitFrom: []string{"X-Reset"}, MaxWait: time.Minute,
+		Wait: 5 * time.Second, WaitFrom: []string{"X-Reset"}, WaitFromBody: []string{"error.details.*.retryDelay"}, MaxWait: time.Minute,
 	}, r.Detectors[2])
 	require.Len(t, rules[1].Detectors, 1)
 	require.True(t, rules[1].DryRun)
@@ -131,7 +131,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
 		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
 		{"a settlement", "rules:\n- limits:\n  - name: a\n    settle: dollars\n", 4, "rules[0].limits[0].settle", "there is tokens"},
-		{"a signature's field", "rules:\n- detectors:\n  - statsu: 429\n", 3, "rules[0].detectors[0].statsu", "unknown field; there are banned, header, json, max_wait, paths, reason, scope, status, wait, wait_from, xml"},
+		{"a signature's field", "rules:\n- detectors:\n  - statsu: 429\n", 3, "rules[0].detectors[0].statsu", "unknown field; there are banned, header, json, max_wait, paths, reason, scope, status, wait, wait_from, wait_from_body, xml"},
 		{"a signature's status", "rules:\n- detectors:\n  - status: 42\n", 3, "rules[0].detectors[0].status", "42 is no status"},
 		{"a signature's statuses", "rules:\n- detectors:\n  - status: [4294967725]\n", 3, "rules[0].detectors[0].status", "no status"},
 		{"a signature without one", "rules:\n- detectors:\n  - json: {code: a}\n", 3, "rules[0].detectors[0].status", "there is none"},

@@ -33,7 +33,7 @@ const (
 // kinds are the kinds of the scalars of YAML, by their tags.
 var kinds = map[string]kind{"!!str": aString, "!!int": aNumber, "!!float": aNumber, "!!bool": aBool, "!!null": aNull, "!!timestamp": aDate}
 
-// A node is a value of a file, YAML or JSON, and where it stands.
+// A node is a value of a YAML or JSON file, and its position.
 type node struct {
 	kind   kind
 	line   int
@@ -42,7 +42,7 @@ type node struct {
 	values []*node // of a map or a list
 }
 
-// maxDepth is how deep a file may be nested; the deepest field of a rule is at 7.
+// maxDepth is how deeply a file may be nested; the deepest field of a rule is at depth 7.
 const maxDepth = 32
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)$`)
@@ -65,7 +65,7 @@ func parseYAML(data []byte) (*node, error) {
 	return fromYAML(document.Content[0], maxDepth)
 }
 
-// problem returns what an error of the YAML parser says, without the line that it names.
+// problem returns the text of an error of the YAML parser, without the line that it names.
 func problem(err error) string {
 	if m := yamlError.FindStringSubmatch(err.Error()); m != nil {
 		return m[1]
@@ -73,9 +73,9 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// lineOf returns the line of an error of the YAML parser, which names that of a character never, and of the others often the
-// line at which the mapping or the list around them begins, counted from 0 or from 1. The error is on the first line with
-// which the file up to there has it.
+// lineOf returns the line of an error of the YAML parser. The parser never names the line of a wrong character. For
+// other errors it often names the line at which the mapping or the list around them begins, counted from 0 or from 1.
+// lineOf finds the first line such that the file up to there has the error.
 func lineOf(data []byte, err error) int {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
@@ -97,7 +97,8 @@ func lineOf(data []byte, err error) int {
 				without = middle
 			}
 		}
-		// That may be a list over several lines, which lacks its end there and is right as a whole.
+		// The file up to there may end within a list over several lines, which has an error only because its end is
+		// missing.
 		right := 0
 		for step := 1; with+step < len(lines) && right == 0; step *= 2 {
 			if !has(with + step) {
@@ -154,7 +155,7 @@ func fromYAML(y *yaml.Node, depth int) (*node, error) {
 	return n, nil
 }
 
-// parseJSON does not leave JSON to the YAML parser, which reads most of it: not tabs, not every escape.
+// parseJSON parses JSON itself, because the YAML parser does not read all of JSON, such as tabs and some escapes.
 func parseJSON(data []byte) (*node, error) {
 	p := &jsonParser{data: data, d: json.NewDecoder(bytes.NewReader(data))}
 	p.d.UseNumber()

@@ -8,48 +8,82 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // JSONText returns a function that returns the text of the value at a path of a body, such as "error.code", or false where
 // there is none: a string's content, or a number or boolean as it is written. Of a body that is not complete, or no JSON,
 // it finds nothing.
 func JSONText(body []byte, complete bool) func(path string) (string, bool) {
-	var root any
+	root := parseJSON(body, complete)
+	return func(path string) (string, bool) {
+		all := texts(root, strings.Split(path, "."), false)
+		if len(all) == 0 {
+			return "", false
+		}
+		return all[0], true
+	}
+}
+
+// JSONTexts is [JSONText] for paths in which * stands for each element of a list or member of an object, such as
+// "error.details.*.retryDelay". It returns the texts of all values, by path.
+func JSONTexts(body []byte, complete bool, paths []string) (all [][]string) {
+	root := parseJSON(body, complete)
+	for _, path := range paths {
+		all = append(all, texts(root, strings.Split(path, "."), true))
+	}
+	return all
+}
+
+// XMLTexts returns what [XMLText] finds at each path.
+func XMLTexts(body []byte, complete bool, paths []string) (all [][]string) {
+	textAt := XMLText(body, complete)
+	for _, path := range paths {
+		text, _ := textAt(path)
+		all = append(all, []string{text})
+	}
+	return all
+}
+
+func parseJSON(body []byte, complete bool) (root any) {
 	d := json.NewDecoder(bytes.NewReader(bytes.TrimPrefix(body, []byte("\ufeff"))))
 	d.UseNumber()
 	if !complete || d.Decode(&root) != nil || d.More() {
-		root = nil
+		return nil
 	}
-	return func(path string) (string, bool) {
-		value := root
-		for key := range strings.SplitSeq(path, ".") {
-			switch v := value.(type) {
-			case map[string]any:
-				value = v[key]
-			case []any:
-				i, err := strconv.Atoi(key)
-				if err != nil || i < 0 || i >= len(v) {
-					return "", false
-				}
-				value = v[i]
-			default:
-				return "", false
-			}
-		}
+	return root
+}
+
+// texts returns the texts of the values at a path below value.
+func texts(value any, path []string, stars bool) (all []string) {
+	if len(path) == 0 {
 		switch v := value.(type) {
 		case string:
-			return v, true
+			return []string{v}
 		case json.Number:
-			return v.String(), true
+			return []string{v.String()}
 		case bool:
-			return strconv.FormatBool(v), true
+			return []string{strconv.FormatBool(v)}
 		}
-		return "", false
+		return nil
 	}
+	key, star := path[0], stars && path[0] == "*"
+	switch v := value.(type) {
+	case map[string]any:
+		for k, inner := range v {
+			if star || k == key {
+				all = append(all, texts(inner, path[1:], stars)...)
+			}
+		}
+	case []any:
+		for i, inner := range v {
+			if star || strconv.Itoa(i) == key {
+				all = append(all, texts(inner, path[1:], stars)...)
+			}
+		}
+	}
+	return all
 }
 
 // XMLText returns a function that returns the text of the first element at a path of a body, such as "Error.Code", or
@@ -86,31 +120,4 @@ func XMLText(body []byte, complete bool) func(path string) (string, bool) {
 		s, ok := found[path]
 		return s, ok
 	}
-}
-
-// Wait returns how long the field of a header asks to wait, and false where there is none: in seconds, as a duration such
-// as 6m0s, or as an instant, which is a date of HTTP or RFC 3339, or seconds or milliseconds since 1970.
-func Wait(header http.Header, now time.Time, field string) (time.Duration, bool) {
-	value := strings.TrimSpace(header.Get(field))
-	if n, err := strconv.ParseFloat(value, 64); err == nil {
-		switch {
-		case !(n >= 0): // a NaN, too
-			return 0, false
-		case n >= 1e11:
-			return Left(header, now, time.UnixMilli(int64(min(n, MaxSeconds*1e3)))), true
-		case n >= 1e9:
-			return Left(header, now, time.Unix(int64(n), 0)), true
-		}
-		return time.Duration(n * float64(time.Second)), true
-	}
-	if d, err := time.ParseDuration(value); err == nil && d >= 0 {
-		return d, true
-	}
-	if t, err := time.Parse(time.RFC3339, value); err == nil {
-		return Left(header, now, t), true
-	}
-	if t, err := http.ParseTime(value); err == nil {
-		return Left(header, now, t), true
-	}
-	return 0, false
 }

@@ -38,18 +38,6 @@ func Bounded(now time.Time, d, most time.Duration) (until, asked time.Time) {
 // cool-down: it leaves the length to the Transport.
 func IsDoubted(until, asked time.Time) bool { return until.IsZero() && !asked.IsZero() }
 
-// RetryAfter is how long the Retry-After of a header asks to wait, and false where there is none.
-func RetryAfter(header http.Header, now time.Time) (time.Duration, bool) {
-	value := header.Get("Retry-After")
-	if wait, ok := ParseSeconds(value); ok {
-		return wait, true
-	}
-	if date, err := http.ParseTime(value); err == nil {
-		return Left(header, now, date), true
-	}
-	return 0, false
-}
-
 // MaxSeconds is more than any number of seconds that means something here, the epoch's included, and
 // far from what a Duration can hold.
 const MaxSeconds = 1 << 32

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"path"
 	"strings"
+
+	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
 )
 
 // A Pattern is one pattern.
@@ -132,7 +134,13 @@ func Compile(pattern string) (p Pattern, problem string) {
 	if strings.ContainsAny(host, ": \t") {
 		return Pattern{}, "a host has no port here"
 	}
-	pattern = strings.TrimSpace(method + " " + strings.ToLower(host) + rest[slash:])
+	if host != "" {
+		var err error
+		if host, err = authority.Name(host); err != nil {
+			return Pattern{}, "its host: " + err.Error()
+		}
+	}
+	pattern = strings.TrimSpace(method + " " + host + rest[slash:])
 	defer func() {
 		if r := recover(); r != nil {
 			p, problem = Pattern{}, "it is no pattern of http.ServeMux"
@@ -194,24 +202,35 @@ func CleanPath(p string) string {
 	return clean
 }
 
-// Hosts returns the hosts that patterns and a list of hosts name, in lower case: those of the patterns when
-// every one has a host, otherwise the list.
+// Host returns the host of a pattern in its normal form, or "" if it has none or is no pattern.
+func Host(pattern string) string {
+	if _, rest, ok := strings.Cut(pattern, " "); ok {
+		pattern = strings.TrimLeft(rest, " \t")
+	}
+	host, _, _ := strings.Cut(pattern, "/")
+	if host, err := authority.Name(host); err == nil {
+		return host
+	}
+	return ""
+}
+
+// Hosts returns the hosts that patterns and a list of hosts name, in their normal form: those of the patterns when
+// every one has a host, otherwise the list without those that are none.
 func Hosts(patterns, list []string) []string {
 	var hosts []string
 	for _, pattern := range patterns {
-		if _, rest, ok := strings.Cut(pattern, " "); ok {
-			pattern = strings.TrimLeft(rest, " \t")
-		}
-		host, _, _ := strings.Cut(pattern, "/")
+		host := Host(pattern)
 		if host == "" {
 			hosts = nil
 			break
 		}
-		hosts = append(hosts, strings.ToLower(host))
+		hosts = append(hosts, host)
 	}
 	if len(hosts) == 0 {
 		for _, host := range list {
-			hosts = append(hosts, strings.ToLower(host))
+			if host, err := authority.Named(host); err == nil {
+				hosts = append(hosts, host)
+			}
 		}
 	}
 	return hosts
