@@ -14,31 +14,42 @@ import (
 	"go.opentelemetry.io/otel/metric"
 )
 
-// Events returns a function for [httplimit.WithEvents]. It counts the answers by which platforms throttle in
-// httplimit.client.throttled. Of the reasons, which platforms make up, the first 64 are kept.
+// Events returns a function for [httplimit.WithEvents]. It counts throttled responses in httplimit.client.throttled,
+// by reason; platforms make up the reasons, and those after the first 64 become _OTHER. It counts responses that a
+// detector could not read in httplimit.client.unread, and estimates that could not be settled in
+// httplimit.client.unsettled. The error is that of the MeterProvider.
 func Events(opts ...Option) (func(httplimit.Event), error) {
 	c := configure(opts)
-	throttled, err := c.meters.Meter(Scope).Int64Counter("httplimit.client.throttled", metric.WithUnit("{response}"),
+	meter := c.meters.Meter(Scope)
+	throttled, err := meter.Int64Counter("httplimit.client.throttled", metric.WithUnit("{response}"),
 		metric.WithDescription("Answers by which a platform throttled a request of ours."))
-	if err != nil {
+	unread, unreadErr := meter.Int64Counter("httplimit.client.unread", metric.WithUnit("{response}"),
+		metric.WithDescription("Answers whose body a detector needed and could not read."))
+	unsettled, unsettledErr := meter.Int64Counter("httplimit.client.unsettled", metric.WithUnit("{request}"),
+		metric.WithDescription("Estimates of what a request uses that could not be settled."))
+	if err := errors.Join(err, unreadErr, unsettledErr); err != nil {
 		return nil, err
 	}
 	reasons := metricname.NewPolicies(func(reason string) string { return reason })
 	return func(e httplimit.Event) {
-		if e.Kind != httplimit.EventThrottled {
-			return
-		}
 		ctx := context.Background()
 		if e.Request != nil {
 			ctx = e.Request.Context()
 		}
-		throttled.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("scope", string(e.Scope)),
-			attribute.String("reason", reasons.Of(string(e.Reason))), attribute.Bool("banned", e.Banned))))
+		switch e.Kind {
+		case httplimit.EventThrottled:
+			throttled.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("scope", string(e.Scope)),
+				attribute.String("reason", reasons.Of(string(e.Reason))), attribute.Bool("banned", e.Banned))))
+		case httplimit.EventUnread:
+			unread.Add(ctx, 1)
+		case httplimit.EventUnsettled:
+			unsettled.Add(ctx, 1)
+		}
 	}, nil
 }
 
 // Decisions returns a function for [inbound.WithDecisions]. It counts the requests of a server in
-// httplimit.server.requests.
+// httplimit.server.requests. The error is that of the MeterProvider.
 func Decisions(opts ...Option) (func(*http.Request, inbound.Decision), error) {
 	c := configure(opts)
 	requests, err := c.meters.Meter(Scope).Int64Counter("httplimit.server.requests", metric.WithUnit("{request}"),

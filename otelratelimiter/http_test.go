@@ -37,4 +37,9 @@ func TestEvents(t *testing.T) {
 		events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true, Request: httptest.NewRequest("GET", "/", nil)})
 	}
 	require.Equal(t, map[string]float64{"banned=true reason=90018 scope=": 2}, w.points("httplimit.client.throttled"))
+	events(httplimit.Event{Kind: httplimit.EventUnread})
+	events(httplimit.Event{Kind: httplimit.EventUnsettled})
+	for _, name := range []string{"httplimit.client.unread", "httplimit.client.unsettled"} {
+		require.Equal(t, map[string]float64{"": 1}, w.points(name))
+	}
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package otelratelimiter makes OpenTelemetry metrics and traces of what a rate limiter does.
+// Package otelratelimiter provides OpenTelemetry metrics and traces of rate limiters.
 //
 //	hook, err := otelratelimiter.NewHook(otelratelimiter.WithPolicies(func(limiter string) string {
 //		name, _, _ := strings.Cut(limiter, ":")
@@ -8,10 +8,10 @@
 //	}))
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
-// The instruments are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Their shape
-// follows the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters, which
-// may hold users, addresses or tokens, are in no metric: the attribute policy has what [WithPolicies] makes of
-// them, and takes at most 64 values.
+// The instruments are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Their shape follows
+// the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters may contain users,
+// addresses or tokens, so no metric has them. Instead, the attribute policy has the value that the function of
+// [WithPolicies] returns for a name. It has at most 64 values.
 package otelratelimiter
 
 import (
@@ -41,20 +41,23 @@ type config struct {
 	policy  func(string) string
 }
 
-// WithMeterProvider sets where the metrics go. The default is the global MeterProvider.
+// WithMeterProvider sets the provider of the meters. The default is the global MeterProvider.
 func WithMeterProvider(p metric.MeterProvider) Option { return func(c *config) { c.meters = p } }
 
-// WithTracerProvider sets where the spans go. The default is the global TracerProvider.
+// WithTracerProvider sets the provider of the tracers. The default is the global TracerProvider.
 func WithTracerProvider(p trace.TracerProvider) Option { return func(c *config) { c.tracers = p } }
 
-// WithPolicies sets the function that returns the value of the attribute policy for the name of a limiter: the
-// name of a rule or a kind of limiters, of which there are few. The first 64 values that it returns are kept, and
-// the others become _OTHER. It must be safe for concurrent use. The default is _OTHER for all limiters.
+// WithPolicies sets the function that returns the value of the attribute policy for a limiter's name. Values should
+// be few, such as the name of a rule or a kind of limiters: the first 64 are kept, and the others become _OTHER. The
+// function must be safe for concurrent use. The default is _OTHER for all limiters.
 func WithPolicies(f func(limiter string) string) Option { return func(c *config) { c.policy = f } }
 
 func configure(opts []Option) config {
 	c := config{meters: otel.GetMeterProvider(), tracers: otel.GetTracerProvider()}
 	for _, o := range opts {
+		if o == nil {
+			continue
+		}
 		o(&c)
 	}
 	return c
@@ -63,9 +66,9 @@ func configure(opts []Option) config {
 // NewHook returns a Hook for [ratelimiter.WithHook], which several Clients may share. The error is that of the
 // MeterProvider.
 //
-// A request that waited has a span, ratelimiter.acquire, from when it was made to when it ended. Other requests
-// have none. If the request of another caller led the script call that decided it, and that caller is traced, the span
-// has a link to the span of that caller, under which the redis client traces the call.
+// A request that waited has a span, ratelimiter.acquire, from its beginning to its end; other requests have none.
+// Several requests may share the script call that decides them. If the request of another, traced caller led that
+// call, the span has a link to that caller's span, under which the redis client traces the call.
 func NewHook(opts ...Option) (ratelimiter.Hook, error) {
 	c := configure(opts)
 	in, err := newInstruments(c.meters.Meter(Scope))
@@ -86,8 +89,8 @@ type hook struct {
 	policy   *metricname.Cache[string, sets]
 }
 
-// A sets is a set of attributes as the methods of the instruments take it. To make one takes longer than to count, so
-// each is made once.
+// A sets is a set of attributes in the form that the instruments' methods take. Making one takes longer than
+// counting, so each is made once.
 type sets struct {
 	add    []metric.AddOption
 	record []metric.RecordOption
@@ -100,7 +103,7 @@ func setsOf(attributes ...attribute.KeyValue) sets {
 
 func bindPolicy(policy string) sets { return setsOf(attribute.String("policy", policy)) }
 
-// A requestKey is what the sets of a request depend on.
+// A requestKey is the key of a requestSets: all that its attributes depend on.
 type requestKey struct {
 	policy    string
 	operation ratelimiter.Operation
@@ -117,7 +120,7 @@ func (k requestKey) bind() requestSets {
 		setsOf(policy, outcome)}
 }
 
-// A callKey is what the sets of a call depend on; errorType is "" for none.
+// A callKey is the key of a callSets: all that its attributes depend on. The errorType is "" for none.
 type callKey struct{ script, errorType string }
 
 // A callSets has the set of ratelimiter.call.duration and that of ratelimiter.call.batch.
@@ -132,7 +135,7 @@ func (k callKey) bind() callSets {
 	return callSets{setsOf(attributes...), setsOf(script)}
 }
 
-// waited is how long a request has to take to count as one that waited, rather than one round trip.
+// waited is the shortest duration of a request that counts as one that waited; less is taken for one round trip.
 const waited = time.Millisecond
 
 func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
@@ -166,8 +169,8 @@ func (h *hook) span(ctx context.Context, policy attribute.KeyValue, r ratelimite
 	span.End(trace.WithTimestamp(r.Begin.Add(r.Duration)))
 }
 
-// leader returns the span under which the call was made that decided a request, if it is recorded and is not that of
-// the request itself.
+// leader returns the span under which the call that decided a request was made, if it is recorded and is not the
+// request's own.
 func leader(request, call context.Context) (trace.SpanContext, bool) {
 	if call == nil {
 		return trace.SpanContext{}, false
@@ -210,9 +213,10 @@ func (h *hook) event(e ratelimiter.Event) {
 	}
 }
 
-// Watch adds gauges of what the named limiters of a Client allow, have left, and for how long they cool down. Each
-// collection asks Redis three times for each name, so name few limiters. Their names are the values of the attribute
-// policy, unless [WithPolicies] makes something else of them. Unregister ends it.
+// Watch adds gauges for the named limiters of a Client: what they allow, how many permits they have left, and for how
+// long they cool down. Each collection asks Redis three times for each name, so name few limiters: at most 64. Their
+// names are the values of the attribute policy, unless [WithPolicies] is set. To stop, call Unregister of the
+// Registration. Watch returns ratelimiter.ErrInvalidArgument for more names, or the error of the MeterProvider.
 func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.Registration, error) {
 	c := configure(opts)
 	if len(names) > metricname.MaxPolicies {

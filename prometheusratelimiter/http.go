@@ -12,19 +12,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Events registers a metric and returns a function for [httplimit.WithEvents]. It counts the answers by which
-// platforms throttle in httplimit_client_throttled_total. Of the reasons, which platforms make up, the first 64 are
-// kept. The error is that of the Registerer.
+// Events registers metrics and returns a function for [httplimit.WithEvents]. It counts throttled responses in
+// httplimit_client_throttled_total, by reason; platforms make up the reasons, and those after the first 64 become
+// _OTHER. It counts responses that a detector could not read in httplimit_client_unread_total, and estimates that
+// could not be settled in httplimit_client_unsettled_total. The error is that of the Registerer.
 func Events(reg prometheus.Registerer) (func(httplimit.Event), error) {
 	throttled := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "httplimit_client_throttled_total",
 		Help: "Answers by which a platform throttled a request of ours."}, []string{"scope", "reason", "banned"})
-	if err := reg.Register(throttled); err != nil {
-		return nil, err
+	unread := prometheus.NewCounter(prometheus.CounterOpts{Name: "httplimit_client_unread_total",
+		Help: "Answers whose body a detector needed and could not read."})
+	unsettled := prometheus.NewCounter(prometheus.CounterOpts{Name: "httplimit_client_unsettled_total",
+		Help: "Estimates of what a request uses that could not be settled."})
+	for _, c := range []prometheus.Collector{throttled, unread, unsettled} {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
 	}
 	reasons := metricname.NewPolicies(func(reason string) string { return reason })
 	return func(e httplimit.Event) {
-		if e.Kind == httplimit.EventThrottled {
+		switch e.Kind {
+		case httplimit.EventThrottled:
 			throttled.WithLabelValues(string(e.Scope), reasons.Of(string(e.Reason)), strconv.FormatBool(e.Banned)).Inc()
+		case httplimit.EventUnread:
+			unread.Inc()
+		case httplimit.EventUnsettled:
+			unsettled.Inc()
 		}
 	}, nil
 }

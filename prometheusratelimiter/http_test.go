@@ -34,7 +34,9 @@ func TestEvents(t *testing.T) {
 	events := redistest.Must(Events(w.reg))(t)
 	events(httplimit.Event{Kind: httplimit.EventAdmitted})
 	events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true})
-	w.has(`httplimit_client_throttled_total{banned="true",reason="90018",scope=""} 1`)
+	events(httplimit.Event{Kind: httplimit.EventUnread})
+	events(httplimit.Event{Kind: httplimit.EventUnsettled})
+	w.has(`httplimit_client_throttled_total{banned="true",reason="90018",scope=""} 1`, `httplimit_client_unread_total 1`, `httplimit_client_unsettled_total 1`)
 	_, err := Events(w.reg)
 	require.Error(t, err, "registered twice")
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package prometheusratelimiter makes Prometheus metrics of what a rate limiter does.
+// Package prometheusratelimiter provides Prometheus metrics of rate limiters.
 //
 //	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, func(limiter string) string {
 //		name, _, _ := strings.Cut(limiter, ":")
@@ -8,9 +8,9 @@
 //	})
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
 //
-// The metrics are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Names of limiters,
-// which may hold users, addresses or tokens, are in none of them: the label policy has what a function of yours
-// makes of them, and takes at most 64 values.
+// The metrics are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Names of limiters may
+// contain users, addresses or tokens, so no metric of NewHook has them. Instead, the label policy has the value that
+// a function of yours returns for a name. It has at most 64 values.
 package prometheusratelimiter
 
 import (
@@ -27,12 +27,12 @@ import (
 
 // NewHook registers the metrics and returns a Hook for [ratelimiter.WithHook], which several Clients may share.
 //
-// The function policies returns the value of the label policy for the name of a limiter: the name of a rule or a
-// kind of limiters, of which there are few. The first 64 values that it returns are kept, and the others become
-// _OTHER; if it is nil, all of them do. It must be safe for concurrent use.
+// The function policies returns the value of the label policy for a limiter's name. Values should be few, such as the
+// name of a rule or a kind of limiters: the first 64 are kept, and the others become _OTHER. If policies is nil, all
+// limiters are _OTHER. It must be safe for concurrent use.
 //
-// NewHook returns the error of the Registerer, for instance that the metrics are registered already. Then none of
-// them is registered by this call.
+// NewHook returns the error of the Registerer, for instance if the metrics are registered already. Then this call has
+// registered none of them.
 func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (ratelimiter.Hook, error) {
 	h := &hook{
 		policies: metricname.NewPolicies(policies),
@@ -93,7 +93,7 @@ type hook struct {
 	waited *metricname.Cache[string, prometheus.Gauge]
 }
 
-// A requestKey is what the metrics of a request depend on.
+// A requestKey is the key of a requestMetrics: all that its labels depend on.
 type requestKey struct {
 	policy    string
 	operation ratelimiter.Operation
@@ -101,7 +101,7 @@ type requestKey struct {
 	degraded  bool
 }
 
-// A requestMetrics has metrics with their labels. To find them takes longer than to count, so each is found once.
+// A requestMetrics has metrics with their labels. Finding them takes longer than counting, so each is found once.
 type requestMetrics struct {
 	requests, permits prometheus.Counter
 	wait              prometheus.Observer
@@ -113,7 +113,7 @@ func (h *hook) bindRequest(k requestKey) requestMetrics {
 		h.permits.WithLabelValues(k.policy, outcome), h.wait.WithLabelValues(k.policy, outcome)}
 }
 
-// A callKey is what the metrics of a call depend on; errorType is "" for none.
+// A callKey is the key of the metrics of a call: all that its labels depend on. The errorType is "" for none.
 type callKey struct{ script, errorType string }
 
 type callMetrics struct{ duration, batch prometheus.Observer }
@@ -167,10 +167,11 @@ func (h *hook) event(e ratelimiter.Event) {
 	}
 }
 
-// Watch returns a Collector of what the named limiters of a Client allow, have left, and for how long they cool
-// down. Their names are the values of the label policy. Each scrape asks Redis three times for each name, within
-// one second in all, so name few limiters: at most 64. A limiter that cannot be read is missing from the scrape,
-// which counts it in ratelimiter_watch_errors.
+// Watch returns a Collector of the named limiters of a Client: what they allow, how many permits they have left, and
+// for how long they cool down. Their names are the values of the label policy. Each scrape asks Redis three times for
+// each name, within one second in all, so name few limiters: at most 64. If a limiter cannot be read, the scrape does
+// not contain it, and counts it in ratelimiter_watch_errors. Watch returns ratelimiter.ErrInvalidArgument for more
+// than 64 names.
 func Watch(client *ratelimiter.Client, names ...string) (prometheus.Collector, error) {
 	if len(names) > metricname.MaxPolicies {
 		return nil, fmt.Errorf("%w: %d limiters are more than the %d that can be watched", ratelimiter.ErrInvalidArgument, len(names), metricname.MaxPolicies)
