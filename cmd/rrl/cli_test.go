@@ -5,6 +5,8 @@ package main
 import (
 	"bytes"
 	"net"
+	"os"
+	"os/exec"
 	"runtime"
 	"strings"
 	"testing"
@@ -36,39 +38,19 @@ func TestUsage(t *testing.T) {
 		"version 2":      `version takes no argument "2"`,
 		odd:              `no command "a\x1b[2J\u009b"`,
 		"--" + odd:       `a\x1b[2J\u009b`,
-		"demo " + odd:    `demo takes no argument "a\x1b[2J\u009b"`,
 		"version " + odd: `a\x1b[2J\u009b`,
 
 		"completion zhs":   `no completion for the shell "zhs"; did you mean zsh? (see rrl completion --help)`,
 		"scripts acquires": `no script "acquires"`,
 
-		"demo --fast":           "fast",
-		"demo now":              `demo takes no argument "now" (see rrl demo --help)`,
-		"demo help":             `demo takes no argument "help"`,
-		"demo --addr 8080":      "--addr: address 8080: missing port",
-		"demo --redis http://x": "invalid Redis URL: redis: invalid URL scheme: http",
-		"demo --redis redis://user:secret@host:port/0": "invalid port",
-		"demo --redis redis://secret@127.0.0.1:1":      "a user is given without a password",
-		"demo dingtal":                     `demo takes no argument "dingtal"`,
-		"demo dingtalk now":                `dingtalk takes no argument "now" (see rrl demo --help)`,
-		"demo dingtalk --fast":             "fast",
-		"demo dingtalk --serve":            "serve",
-		"demo dingtalk --addr 127.0.0.1:0": "addr",
-		"demo --serve dingtalk":            "demo dingtalk has no --serve",
-		"demo --addr 127.0.0.1:0 dingtalk": "demo dingtalk has no --addr",
-		"demo dingtalk --margin 2s":        "--margin: 2s is not in 0s to 1s",
-		"demo dingtalk --margin -1ms":      "--margin: -1ms is not in 0s to 1s",
-		"demo dingtalk --margin 1us":       "in whole milliseconds",
-		"demo dingtalk --redis http://x":   "invalid Redis URL: redis: invalid URL scheme: http",
-		"demo --redis http://x dingtalk":   "invalid Redis URL: redis: invalid URL scheme: http",
-		"ls":                               "no Redis: give --redis URL, or set REDIS_URL",
-		"ls --redis localhost:6379":        "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
-		"ls --redis localhost":             "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
-		"ls --redis http://h":              "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
-		"ls --mach x":                      "; did you mean --match? (see rrl ls --help)",
-		"ls --wiating":                     "; did you mean --waiting? (see",
-		"ls --fast":                        "flag provided but not defined: -fast (see",
-		"ls --limit x":                     "(see rrl ls --help)",
+		"ls":                        "no Redis: give --redis URL, or set REDIS_URL",
+		"ls --redis localhost:6379": "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --redis localhost":      "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --redis http://h":       "it looks like redis://127.0.0.1:6379/0 (see rrl ls --help)",
+		"ls --mach x":               "; did you mean --match? (see rrl ls --help)",
+		"ls --wiating":              "; did you mean --waiting? (see",
+		"ls --fast":                 "flag provided but not defined: -fast (see",
+		"ls --limit x":              "(see rrl ls --help)",
 	} {
 		code, out, errs := rrl(t, strings.Fields(args)...)
 		require.Equal(t, command.ExitUsage, code, "%v: %s", args, errs)
@@ -85,21 +67,38 @@ func TestRedisAway(t *testing.T) {
 	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	addr := ln.Addr().String()
 	require.NoError(t, ln.Close())
-	code, out, errs := rrl(t, "demo", "--redis", "redis://user:secret@"+addr)
+	code, out, errs := rrl(t, "ls", "--redis", "redis://user:secret@"+addr)
 	require.Equal(t, command.ExitFailed, code)
 	require.Empty(t, out)
-	require.Regexp(t, `^rrl: the Redis at \S+ does not answer: .*refused\n$`, errs)
+	require.Regexp(t, `^rrl: the Redis at \S+, database 0 does not answer: .*refused \(.*\)\n$`, errs)
 	require.NotContains(t, errs, "secret")
-	(&live{T: t, url: "http://x"}).ends(command.ExitUsage, "invalid URL scheme", "demo") // the environment is asked, too
+	(&live{T: t, url: "http://x"}).ends(command.ExitUsage, "invalid Redis URL", "ls") // the environment is asked, too
+}
+
+// TestCtrlC checks that a signal ends a command that waits for Redis, with one clear line and the exit code of a shell.
+func TestCtrlC(t *testing.T) {
+	redistest.NoServer(t)
+	silent := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer func() { _ = silent.Close() }()
+	cmd := exec.Command(os.Args[0], "ls")
+	cmd.Env = append(os.Environ(), asProgram+"=1", "REDIS_URL=redis://"+silent.Addr().String())
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(t, cmd.Start())
+	conn := redistest.Must(silent.Accept())(t)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	require.Equal(t, command.ExitInterrupted, cmd.ProcessState.ExitCode(), &errs)
+	require.Equal(t, "rrl: interrupted\n", errs.String())
+	require.Empty(t, out.String())
 }
 
 func TestHelp(t *testing.T) {
 	for args, wants := range map[string][]string{
-		"":                     {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
-		"--help":               {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
-		"help":                 {"demo", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
-		"demo --help":          {"--redis", "REDIS_URL", "--addr", "--serve", "--json"},
-		"demo dingtalk --help": {"--redis", "REDIS_URL", "--json", "The exit code is 1 if"},
+		"":       {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"--help": {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"help":   {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
 	} {
 		code, out, errs := rrl(t, strings.Fields(args)...)
 		require.Equal(t, command.ExitOK, code)
@@ -107,7 +106,6 @@ func TestHelp(t *testing.T) {
 		for _, want := range wants {
 			require.Contains(t, out, want)
 		}
-		require.Equal(t, args == "demo --help", strings.Contains(out, "--serve"), args)
 	}
 }
 

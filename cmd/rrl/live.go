@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -147,7 +146,7 @@ type absentError struct{ error }
 
 // absent returns the error that there is no limiter with this name.
 func absent(name string, rdb *liveRedis) error {
-	return absentError{fmt.Errorf("there is no limiter %q in %s (rrl ls lists those that there are; rrl ls --remains also what deleted ones have left)", name, rdb.where)}
+	return absentError{fmt.Errorf("there is no limiter %q in %s (%s lists those that there are; with --remains also what deleted ones have left)", name, rdb.where, rdb.to.Command("ls", nil))}
 }
 
 // askable returns an error if nobody can be granted permits of what st holds: there is no limiter, it is malformed, or
@@ -157,10 +156,10 @@ func askable(st *survey.State, rdb *liveRedis) error {
 	case isAbsent(st.Problem):
 		return absent(st.Name, rdb)
 	case st.Problem != nil:
-		return fmt.Errorf("%w (%s says what to do)", st.Problem, doctor.Command("doctor", []string{st.Name}))
+		return fmt.Errorf("%w (%s says what to do)", st.Problem, rdb.to.Command("doctor", []string{st.Name}))
 	case st.Rate.Type == permit.PerClient && st.ClientID == "":
 		return command.UsageError{Err: fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
-			st.Name, doctor.Command("inspect", []string{st.Name}, "--clients"))}
+			st.Name, rdb.to.Command("inspect", []string{st.Name}, "--clients"))}
 
 	}
 	return nil

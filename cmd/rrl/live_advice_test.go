@@ -126,7 +126,8 @@ func (b *sickbed) follow(f doctor.Finding) {
 			continue
 		}
 		var all []any
-		for _, a := range args[1:] {
+		require.Equal(b, []string{"-h", "-p", "-n"}, []string{args[1], args[3], args[5]}, "the Redis") // TestCommandsReachTheirRedis runs it
+		for _, a := range args[7:] {
 			all = append(all, a)
 		}
 		b.do(all...)
@@ -241,14 +242,18 @@ func TestAdvice(t *testing.T) {
 			b.do("zadd", other.Permits[typ], time.Now().UnixMilli(), redisson.Member(false, redisson.RandomID(), 7))
 		}, "other-type", "are left", doctor.Warning},
 	} {
-		for _, of := range []struct{ who, client string }{{"Go", ""}, {"Java", ""}, {"Java", "c"}, {"Go", "-c d"}} {
+		for _, of := range []struct{ who, client string }{{"Go", ""}, {"Java", ""}, {"Java", "5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"}, {"Go", "-c d"}} {
 			t.Run(strings.Join([]string{what, of.who, of.client}, " "), func(t *testing.T) {
 				b := newSickbed(t, of.client)
 				c.harm(b)
+				grantless := strings.HasPrefix(what, "stuck") || what == "wrong permits"
 				// One finding may hide another, as a type that is none hides what else is wrong.
 				for n := 0; ; n++ {
 					list := b.findings()
 					if len(list) == 0 {
+						if of.client == "-c d" && grantless {
+							return // a number without grants, under a name that no client draws, may be anybody's
+						}
 						require.Positive(t, n)
 						break
 					}

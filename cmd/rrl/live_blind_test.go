@@ -23,7 +23,7 @@ func (l *live) blind(want string, args ...string) {
 		code, out, errs := l.run(append(append([]string{"doctor"}, args...), strings.Fields(format)...)...)
 		took := time.Since(began)
 		require.Equal(l, exitNoAccess, code, "%s%s", out, errs)
-		redistest.Measured(l, took < 6*time.Second, "it took %v", took)
+		redistest.Prompt(l, took, 6*time.Second, "rrl doctor %v", args)
 		if format == "" {
 			require.Contains(l, out+errs, want)
 			for line := range strings.Lines(out) {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -42,6 +43,7 @@ func redisFlags(more ...cli.Flag) []cli.Flag {
 type liveRedis struct {
 	redis.UniversalClient
 	where string        // for people; it never holds a password
+	to    doctor.Target // for the commands that are printed
 	nodes []survey.Node // the masters of a cluster; nil for everything else
 }
 
@@ -63,7 +65,11 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 		return nil, err
 	}
 	rdb := &liveRedis{UniversalClient: t.client(), where: t.where}
-	if err := rdb.reach(ctx, t); err != nil {
+	err = rdb.reach(ctx, t)
+	if rdb.to = t.printed(raw); err == nil {
+		err = addFlags(c, &rdb.to)
+	}
+	if err != nil {
 		_ = rdb.Close()
 		if ctx.Err() != nil {
 			return nil, command.ErrInterrupted
@@ -185,6 +191,9 @@ func targetOf(raw, user, password string) (*target, error) {
 		if user != "" {
 			*u = user
 		}
+		if *u == "default" {
+			*u = "" // is the same, also to a server that has no ACL
+		}
 		if password != "" {
 			*p = password
 		}
@@ -196,6 +205,7 @@ func targetOf(raw, user, password string) (*target, error) {
 		t.where = fmt.Sprintf("%s, database %d", t.single.Addr, t.single.DB)
 	case t.sentinel != nil:
 		override(&t.sentinel.Username, &t.sentinel.Password)
+		t.sentinel.SentinelPassword = cmp.Or(t.sentinel.SentinelPassword, os.Getenv(doctor.SentinelPasswordVariable))
 		t.where = fmt.Sprintf("the master %q of the sentinel %s, database %d", t.sentinel.MasterName, strings.Join(t.sentinel.SentinelAddrs, ", "), t.sentinel.DB)
 	default:
 		override(&t.cluster.Username, &t.cluster.Password)

@@ -65,11 +65,11 @@ type wanted struct {
 
 // A drift is a difference between the file and Redis.
 type drift struct {
-	Limiter string `json:"limiter"`
-	What    string `json:"what"` // differs, absent, other, malformed
-	File    string `json:"file,omitempty"`
-	Redis   string `json:"redis,omitempty"`
-	Fix     string `json:"fix,omitempty"`
+	Limiter string     `json:"limiter"`
+	What    string     `json:"what"` // differs, absent, other, malformed
+	File    string     `json:"file,omitempty"`
+	Redis   string     `json:"redis,omitempty"`
+	Fix     doctor.Cmd `json:"fix,omitempty"`
 }
 
 func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
@@ -96,7 +96,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		if l.Kind != survey.Live {
 			continue
 		}
-		d := compareRate(want, l)
+		d := compareRate(want, rdb.to, l)
 		if d == nil {
 			same++
 			continue
@@ -110,10 +110,13 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	for _, w := range want {
 		if w.name != "" && !w.found && c.String("match") == "" {
-			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Fix: setRateCommand(w.name, w.rate, "--create")}); err != nil {
+			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Fix: setRateCommand(rdb.to, w.name, w.rate, "--create")}); err != nil {
 				return err
 			}
 		}
+	}
+	if note := rdb.to.Note().String(); n > 0 && !asJSON && note != "" {
+		fmt.Fprintln(out, visible(note))
 	}
 	if n > 0 {
 		return command.ExitError{Code: exitSick}
@@ -126,7 +129,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 
 // compareRate compares a limiter with the limits of the file that have its name. It returns nil if one of them has its
 // rate.
-func compareRate(want []*wanted, l *survey.Limiter) *drift {
+func compareRate(want []*wanted, to doctor.Target, l *survey.Limiter) *drift {
 	var named *wanted
 	for _, w := range want {
 		if !w.match.MatchString(l.Name) {
@@ -144,9 +147,9 @@ func compareRate(want []*wanted, l *survey.Limiter) *drift {
 	case named == nil:
 		return &drift{Limiter: l.Name, What: "other", Redis: l.Rate.String()}
 	case l.Problem != nil:
-		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(l.Name, named.rate)}
+		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(to, l.Name, named.rate)}
 	}
-	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Fix: setRateCommand(l.Name, named.rate)}
+	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, named.rate)}
 }
 
 func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
@@ -154,8 +157,8 @@ func sameRate(a ratelimiter.Rate, b permit.Rate) bool {
 }
 
 // setRateCommand returns the command that gives a limiter a rate.
-func setRateCommand(name string, r ratelimiter.Rate, flags ...string) string {
-	return doctor.Command("set-rate", []string{name}, append(flags, fmt.Sprintf("--type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
+func setRateCommand(to doctor.Target, name string, r ratelimiter.Rate, flags ...string) doctor.Cmd {
+	return to.Command("set-rate", []string{name}, append(flags, fmt.Sprintf("--type %s --permits %d --interval %v --keep-alive %v --min-gap %v --write",
 		strings.ToLower(r.Type.String()), r.Permits, r.Interval, r.KeepAlive, r.MinGap))...)
 }
 
@@ -163,11 +166,11 @@ func writeDrift(out io.Writer, d drift) error {
 	var err error
 	switch d.What {
 	case "absent":
-		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visible(d.Limiter), d.File, visible(d.Fix))
+		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visible(d.Limiter), d.File, visible(string(d.Fix)))
 	case "other":
 		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visible(d.Limiter), d.Redis)
 	default:
-		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(d.Fix))
+		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(string(d.Fix)))
 	}
 	return err
 }

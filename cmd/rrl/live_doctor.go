@@ -14,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/rights"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
@@ -37,6 +38,7 @@ func doctorCommand() *cli.Command {
 			&cli.StringFlag{Name: "match", Usage: "without a name: only limiters whose names match `PATTERN`"},
 			&cli.StringFlag{Name: "rules", Usage: "compare the rates with those of the rule file `FILE` too, as rrl diff does; limiters that are absent are for rrl diff"},
 			&cli.StringFlag{Name: "app-user", Usage: "say what the ACL user `NAME` of the application lacks, by ACL DRYRUN (Redis 7 and Valkey)"},
+			&cli.StringFlag{Name: "app-role", Value: rights.Administer.String(), Usage: "what the user of --app-user is to do: acquire, or administer, which is SetRate, UpdateRate, Release, Expire, LiftCoolDown, Delete and Clients besides"},
 			&cli.IntFlag{Name: "max", Value: 10_000, Usage: "without a name: look at `N` limiters at most"},
 			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
 			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
@@ -68,15 +70,18 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.Int("max") < 1 || c.Int("max-clients") < 1 || c.Duration("sample") < 0 {
 		return command.UsageError{Err: errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
 	}
-	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), Nodes: rdb.nodes, MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
+	role, err := appRole(c)
+	if err != nil {
+		return err
+	}
+	d := &doctor.Doctor{Survey: survey.New(rdb.UniversalClient), Nodes: rdb.nodes, To: &rdb.to, MaxClients: c.Int("max-clients"), Sample: c.Duration("sample")}
 	var r *doctor.Report
-	var err error
 	if path := c.String("rules"); path != "" {
 		want, err := readWanted(path)
 		if err != nil {
 			return err
 		}
-		d.Drift = driftFrom(want)
+		d.Drift = driftFrom(want, rdb.to)
 	}
 	name := c.Args().First()
 	if name != "" {
@@ -94,11 +99,14 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		return err
 	}
 	if user := c.String("app-user"); user != "" {
-		access, err := d.Access(ctx, user, name)
+		access, err := d.Access(ctx, user, name, role)
 		if err != nil {
 			return err
 		}
 		r.Add(access)
+	}
+	if slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return len(f.Commands) > 0 }) {
+		r.Note = rdb.to.Note().String()
 	}
 	out := c.Root().Writer
 	if c.Bool("json") {
@@ -117,10 +125,23 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	return nil
 }
 
+// appRole returns what the user of --app-user is to do.
+func appRole(c *cli.Command) (rights.Role, error) {
+	name := c.String("app-role")
+	role, known := map[string]rights.Role{"acquire": rights.Acquire, "administer": rights.Administer}[name]
+	switch {
+	case !known:
+		return 0, command.UsageError{Err: fmt.Errorf("--app-role %q is neither acquire nor administer", name)}
+	case c.IsSet("app-role") && c.String("app-user") == "":
+		return 0, command.UsageError{Err: errors.New("--app-role is about the user that --app-user names")}
+	}
+	return role, nil
+}
+
 // driftFrom returns a function for the doctor that compares a limiter with the limits of a file.
-func driftFrom(want []*wanted) func(*survey.State) (found, fix string) {
-	return func(st *survey.State) (string, string) {
-		d := compareRate(want, &survey.Limiter{Name: st.Name, Rate: st.Rate, Problem: st.Problem})
+func driftFrom(want []*wanted, to doctor.Target) func(*survey.State) (string, doctor.Cmd) {
+	return func(st *survey.State) (string, doctor.Cmd) {
+		d := compareRate(want, to, &survey.Limiter{Name: st.Name, Rate: st.Rate, Problem: st.Problem})
 		if d == nil || d.What == "other" {
 			return "", ""
 		}
@@ -169,6 +190,9 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 		}
 		fmt.Fprintf(out, "    means: %s\n    Java:  %s\n    Go:    %s\n\n", f.Means, f.Java, f.Go)
 		list = slices.DeleteFunc(list, same)
+	}
+	if r.Note != "" {
+		fmt.Fprintf(out, "%s\n\n", visible(r.Note))
 	}
 	for i, s := range r.Skipped {
 		if i == 2*namesShown {

@@ -44,7 +44,7 @@ func inspectCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			v := &inspection{State: st}
+			v := &inspection{State: st, to: rdb.to}
 			if c.Bool("clients") {
 				if err := v.readClients(ctx, s, c.Int("limit")); err != nil {
 					return err
@@ -63,6 +63,7 @@ func inspectCommand() *cli.Command {
 // An inspection is what inspect shows.
 type inspection struct {
 	*survey.State
+	to      doctor.Target
 	clients []*survey.State
 	more    bool // there are more clients
 	listed  bool // clients were asked for
@@ -74,13 +75,16 @@ func (v *inspection) readClients(ctx context.Context, s *survey.Survey, most int
 		if err != nil {
 			return err
 		}
-		if len(v.clients) == most {
-			v.more = true
-			break
-		}
 		st, err := s.Read(ctx, v.Name, id)
 		if err != nil {
 			return err
+		}
+		if !st.Shows() {
+			continue // another program's
+		}
+		if len(v.clients) == most {
+			v.more = true
+			break
 		}
 		v.clients = append(v.clients, st)
 	}
@@ -90,15 +94,22 @@ func (v *inspection) readClients(ctx context.Context, s *survey.Survey, most int
 
 // layouts counts the members by layout.
 func layoutsOf(st *survey.State) string {
-	count := map[wire.Layout]int{}
+	count, marked := map[wire.Layout]int{}, 0
 	for _, m := range st.Members {
-		count[m.Layout()]++
+		if m.Writers() == survey.FastWriter {
+			marked++
+		} else {
+			count[m.Layout()]++
+		}
 	}
 	var parts []string
 	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
 		if count[y] > 0 {
 			parts = append(parts, fmt.Sprintf("%d by %s (%s)", count[y], y.Writers(), y))
 		}
+	}
+	if marked > 0 {
+		parts = append(parts, fmt.Sprintf("%d by %s", marked, survey.FastWriter))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -190,9 +201,9 @@ func (v *inspection) write(out io.Writer, members bool, limit int) error {
 			say("", "%s is a %s, which is not a key of a limiter", visible(v.Keys[i]), typ)
 		}
 	}
-	for _, f := range doctor.Examine(v.State, v.clients...) {
+	for _, f := range doctor.Examine(v.to, v.State, v.clients...) {
 		if f.Severity > doctor.Info {
-			say(f.Severity.String(), "%s: %s; rrl doctor explains it", f.Check, visible(f.Found))
+			say(f.Severity.String(), "%s: %s; %s explains it", f.Check, visible(f.Found), visible(string(v.to.Command("doctor", []string{v.Name}))))
 		}
 	}
 	if v.listed {
@@ -259,7 +270,7 @@ func (v *inspection) writeMembers(out io.Writer, limit int) error {
 		if m.Mark() == 'w' { // a tripwire is no permit that comes back
 			back = "-"
 		}
-		t.add(granted, fmt.Sprint(m.Permits), back, m.Layout().Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw)))
+		t.add(granted, fmt.Sprint(m.Permits), back, m.Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw)))
 	}
 	if err := t.write(out, terminalWidth(out)); err != nil {
 		return err
@@ -348,7 +359,7 @@ func (v *inspection) json(members bool, limit int) jsonState {
 			break
 		}
 		o.Grants = append(o.Grants, jsonMember{m.Permits, m.Time().UnixMilli(), v.Problem == nil && m.Expired(v.Time, v.Rate.Interval),
-			m.Layout().String(), m.Layout().Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw))})
+			m.Layout().String(), m.Writers(), v.What(m), hex.EncodeToString([]byte(m.Raw))})
 	}
 	for _, st := range v.clients {
 		o.Clients = append(o.Clients, (&inspection{State: st}).json(false, 0))

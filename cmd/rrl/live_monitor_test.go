@@ -23,7 +23,7 @@ import (
 
 // readsOnly are the commands that those of rrl which look may send. Each only reads, or is about the connection.
 var readsOnly = strings.Fields(`ping hello info time scan type hlen hgetall hmget get zcard zcount zrange zrevrange pttl multi exec discard
-	watch unwatch memory|usage config|get slowlog|get object|freq acl|dryrun`)
+	memory|usage config|get slowlog|get object|freq acl|dryrun`)
 
 var monitored = regexp.MustCompile(`^\S+ \[\d+ ([^\]]+)\] (.*)$`)
 
@@ -90,7 +90,8 @@ func TestLookingOnlyReads(t *testing.T) {
 		l.limiter("a", tenAMinute)
 		l.limiter("b", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 		l.stuck("stuck")
-		l.do("set", "{gone}:value", 0)
+		l.limiter("gone", tenAMinute)
+		l.do("del", "gone")
 		l.grants("a", 1200) // more than one look reads
 		for _, admin := range admins {
 			require.NoError(t, admin.Do(t.Context(), "acl", "setuser", "app", "on", "nopass", "~*", "+@all").Err())

@@ -60,7 +60,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	log := slog.New(slog.NewTextHandler(c.Root().ErrWriter, nil))
 	opts := []ratelimiterpage.Option{ratelimiterpage.WithTitle(title), ratelimiterpage.WithLogger(log),
-		ratelimiterpage.WithRedisURL(c.String("redis"))}
+		ratelimiterpage.WithRedisURL(rdb.to.URL()), ratelimiterpage.WithTLSFiles(rdb.to.CA, rdb.to.Cert, rdb.to.Key)}
 	if token != "" {
 		opts = append(opts, ratelimiterpage.WithToken(token))
 	}

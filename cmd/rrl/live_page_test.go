@@ -59,7 +59,7 @@ func TestPage(t *testing.T) {
 	require.Contains(t, body, "the test")
 	require.Contains(t, body, "This page only reads.")
 	_, body = fetch(t, url+"limiter?name="+l.base+"orders", "", "")
-	require.Contains(t, body, "rrl watch --redis "+l.url+" "+l.base+"orders</code>")
+	require.Contains(t, body, "rrl watch "+l.base+"orders"+l.at()+"</code>")
 	for host, want := range map[string]int{"localhost": 200, "localhost:7380": 200, "[::1]:7380": 200, "127.0.0.1": 200, "evil.example": 421, "evil.example:80": 421, "192.0.2.1": 421} {
 		status, _ = fetch(t, url, host, "")
 		require.Equal(t, want, status, host)

@@ -36,6 +36,9 @@ func newLive(t *testing.T) *live {
 	return &live{t, rdb, "redis://" + rdb.Options().Addr, redistest.Key(t)}
 }
 
+// at is what a printed command has that names the Redis.
+func (l *live) at() string { return " --redis " + l.url + "/0 --user default" }
+
 func (l *live) run(args ...string) (code int, stdout, stderr string) {
 	l.Helper()
 	l.Setenv("REDIS_URL", l.url)
@@ -129,8 +132,9 @@ func TestLs(t *testing.T) {
 	l.limiter(l.base+"users", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 10, Interval: 90 * time.Minute})
 	l.limiter(l.base+"full", ratelimiter.Rate{Permits: 6, Interval: time.Hour, KeepAlive: 2 * time.Hour})
 	l.stuck(l.base + "stuck")
-	l.do("hset", l.base+"\x1b[31m", "rate", "x", "interval", 1000, "type", 0)
-	l.do("set", "{"+l.base+"gone}:value", 0)
+	l.do("hset", l.base+"\x1b[31m", "rate", "x", "interval", 1000, "type", 0, "keepAliveTime", 0)
+	l.limiter(l.base+"gone", tenAMinute)
+	l.do("del", l.base+"gone")
 	ls := func(args ...string) string {
 		t.Helper()
 		return l.ok(append([]string{"ls", "--match", l.base + "*"}, args...)...)
@@ -202,7 +206,7 @@ func TestInspect(t *testing.T) {
 		"limiter    " + name, "rate       10 permits in any 1m, OVERALL", "available  5 of 10; one permit is granted at once",
 		"rate = 10", "value      {" + name + "}:value = 4  does not expire", "4 members",
 		"1 by Redisson 3.17.0 to 3.20 (Bc0I/13); 3 by Go (Bc0I/21 ours)",
-		"warning    surplus: 4 left and 7 in the set are 1 permit more than the rate of 10; rrl doctor explains it",
+		"warning    surplus: 4 left and 7 in the set are 1 permit more than the rate of 10; rrl doctor " + name + l.at() + " explains it",
 		"GRANTED (UTC)", "1970-01-01 00:00:00.001", "08616263646566676801000000",
 	} {
 		require.Contains(t, out, want)
@@ -242,7 +246,7 @@ func TestDoctor(t *testing.T) {
 	sick := l.base + "sick one"
 	l.stuck(sick)
 	out = l.ends(exitSick, "not healthy", "doctor", sick, "--sample", "0")
-	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits are left and none is in use", "fix: rrl heal '" + sick + "' --write", "means:", "Java:", "Go:"} {
+	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits are left and none is in use", "fix: rrl heal '" + sick + "'" + l.at() + " --write", "means:", "Java:", "Go:"} {
 		require.Contains(t, out, want)
 	}
 	require.Contains(t, l.ends(exitSick, "", "doctor", sick, "--sample", "0", "--json"), `"healthy":false`)

@@ -87,7 +87,7 @@ func TestDiffAndExport(t *testing.T) {
 	write(l.ok("export", "--match", match))
 	require.Equal(t, "no differences in 2 limiters\n", l.ok("diff", file, "--match", match))
 	l.ok("set-rate", l.base+"a", "--permits", "20", "--write")
-	out := l.ends(exitSick, l.base+"a: Redis has OVERALL 20/1m0s; the file has OVERALL 10/1m0s\n    fix: rrl set-rate "+l.base+"a --type overall --permits 10", "diff", file, "--match", match)
+	out := l.ends(exitSick, l.base+"a: Redis has OVERALL 20/1m0s; the file has OVERALL 10/1m0s\n    fix: rrl set-rate "+l.base+"a"+l.at()+" --type overall --permits 10", "diff", file, "--match", match)
 	l.ok(strings.Fields(strings.Split(out, "fix: rrl ")[1])...)
 	l.ok("diff", file, "--match", match)
 
@@ -114,7 +114,7 @@ rules:
 	require.Equal(t, "PER_CLIENT 6/1m30s keep-alive 1h0m0s gap 1ms", got["{b}"].Redis)
 	require.Equal(t, "absent", got["absent"].What)
 	require.Equal(t, "other", got["other"].What)
-	l.ok(strings.Fields(got["absent"].Fix)[1:]...) // makes it
+	l.ok(strings.Fields(string(got["absent"].Fix))[1:]...) // makes it
 	_, out, _ = l.run("diff", file)
 	require.NotContains(t, out, l.base+"absent")
 

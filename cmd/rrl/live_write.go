@@ -86,7 +86,7 @@ type change func(ctx context.Context, l *ratelimiter.RateLimiter) error
 // writing returns a command that changes a limiter. prepare checks the flags before anything is read.
 func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(c *cli.Command) (change, error)) *cli.Command {
 	description := "Shows the limiter before and after. Without --write it works that out on a copy of the limiter, and\n" +
-		"Redis is only read.\n"
+		"Redis is only read. Keys whose data does not show that they are a limiter's are left alone, which is an error.\n"
 	for _, n := range notes {
 		description += n + "\n"
 	}
@@ -117,6 +117,10 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		if name == "set-rate" && nothingOf(before) && !c.Bool("create") {
 			return fmt.Errorf("%w; --create makes it", absent(limiter, rdb))
+		}
+		both := name == "delete" || name == "set-rate" && (c.Bool("forget") || c.IsSet("type") || before.Problem != nil)
+		if err := s.Writable(ctx, before, both); err != nil {
+			return err
 		}
 		write := c.Bool("write")
 		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name, written: write}
@@ -153,7 +157,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		case err != nil || w.asJSON:
 			return err
 		case perClient && name == "delete":
-			err = tellLeft(ctx, out, survey.New(rdb.UniversalClient), limiter, c.String("client"))
+			err = tellLeft(ctx, out, survey.New(rdb.UniversalClient), rdb.to, limiter, c.String("client"))
 		}
 		if err == nil && !write {
 			_, err = fmt.Fprintln(out, "nothing was changed; --write does it")
@@ -184,7 +188,7 @@ func changeOnce(ctx context.Context, rdb redis.UniversalClient, limiter, id stri
 }
 
 // tellLeft writes how many clients but one have permits of a PER_CLIENT limiter that is deleted, if any.
-func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter, but string) error {
+func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, to doctor.Target, limiter, but string) error {
 	const most = 1000
 	n := 0
 	for id, err := range s.Clients(ctx, limiter) {
@@ -193,6 +197,9 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter, but
 		}
 		if id == but {
 			continue
+		}
+		if st, err := s.Read(ctx, limiter, id); err == nil && !st.GrantsShow() {
+			continue // another program's
 		}
 		if n++; n == most {
 			break
@@ -205,7 +212,7 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, limiter, but
 	case most:
 		clients += " or more"
 	}
-	_, err := fmt.Fprintf(out, "        the permits of %s are left: %s names their keys\n", clients, visible(doctor.Command("doctor", []string{limiter})))
+	_, err := fmt.Fprintf(out, "        the permits of %s are left: %s names their keys\n", clients, visible(string(to.Command("doctor", []string{limiter}))))
 	return err
 }
 

@@ -130,13 +130,14 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 	require.Equal(t, []written{{"before", false, 10}, {"after", false, 8}}, list)
 	require.Contains(t, l.url, values[struct{ Node string }](t, l.ok("heal", name, "--json"))[1].Node)
 
-	// A key of another type makes the same error.
+	// A key of another type is an error before anything is changed.
 	l.do("del", "{"+name+"}:value")
 	l.do("lpush", "{"+name+"}:value", "x")
-	l.ends(command.ExitFailed, "WRONGTYPE", "heal", name)
-	l.ends(command.ExitFailed, "WRONGTYPE", "heal", name, "--write")
+	l.ends(command.ExitFailed, "is a list, not a string; nothing was changed", "heal", name)
+	l.ends(command.ExitFailed, "is a list, not a string; nothing was changed", "heal", name, "--write")
 
 	// A set that is too large is not copied.
+	l.do("del", "{"+name+"}:value")
 	var zs []redis.Z
 	for i := range mostCopied + 1 {
 		zs = append(zs, redis.Z{Score: float64(i), Member: fmt.Sprintf("\x08%08d\x01\x00\x00\x00", i)})

@@ -16,9 +16,10 @@ import (
 // clients. Each ends with one line, and changes nothing.
 func TestWhatCannotBeDone(t *testing.T) {
 	l := newLive(t)
-	const noClient = "name one with --client (rrl inspect $users --clients lists them)"
-	const noLimiter, malformed = `there is no limiter "$none" in `, `rate is "abc" (rrl doctor $bad says what to do)`
-	l.do("hset", l.base+"bad", "rate", "abc", "interval", 1000, "type", 0)
+	noClient := "name one with --client (rrl inspect $users" + l.at() + " --clients lists them)"
+	const noLimiter = `there is no limiter "$none" in `
+	malformed := `rate is "abc" (rrl doctor $bad` + l.at() + ` says what to do)`
+	l.do("hset", l.base+"bad", "rate", "abc", "interval", 1000, "type", 0, "keepAliveTime", 0)
 	l.limiter(l.base+"well", tenAMinute)
 	l.limiter(l.base+"users", ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 	keys := l.keys()
@@ -65,6 +66,8 @@ func TestWhatCannotBeDone(t *testing.T) {
 		"page --write":                             {command.ExitUsage, "--write needs a token"},
 		"page --token-file nowhere":                {command.ExitUsage, "--token-file"},
 		"page more":                                {command.ExitUsage, "page takes no argument"},
+		"doctor --app-role acquire":                {command.ExitUsage, "--app-role is about the user that --app-user names"},
+		"doctor --app-user u --app-role x":         {command.ExitUsage, `--app-role "x" is neither acquire nor administer`},
 		"heal":                                     {command.ExitUsage, "heal takes one argument, the name of a limiter"},
 	} {
 		l.ends(c.code, name.Replace(c.want), strings.Fields(name.Replace(args))...)
@@ -79,13 +82,13 @@ func TestWhatCannotBeDone(t *testing.T) {
 func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	l := newLive(t)
 	name := l.base + "users"
-	left := "the permits of 1 client are left: rrl doctor " + name + " names their keys\n"
+	left := "the permits of 1 client are left: rrl doctor " + name + l.at() + " names their keys\n"
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 	require.Contains(t, l.ok("delete", name), left+"nothing was changed")
 	require.NotContains(t, l.ok("delete", name, "--client", "client-1"), "left:")
 	require.Contains(t, l.ok("delete", name, "--write"), left)
 	_, findings, _ := l.run("doctor", name, "--sample", "0")
-	require.Contains(t, findings, "redis-cli unlink")
+	require.Regexp(t, `redis-cli -h \S+ -p \d+ -n 0 unlink`, findings)
 
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 12, Interval: time.Hour})
 	require.NotContains(t, l.ok("delete", name, "--client", "client-1", "--write"), "left:")

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command rrl shows and fixes the rate limiters of a live Redis, those of Redisson's RRateLimiter among them,
-// and demonstrates them.
+// Command rrl shows and fixes the rate limiters of a live Redis, those of Redisson's RRateLimiter among them.
 //
-//	go run ./cmd/rrl demo                                           in a clone
-//	go run github.com/goredisson/ratelimiter/cmd/rrl@latest demo    of a release
+//	go run ./cmd/rrl ls                                           in a clone
+//	go run github.com/goredisson/ratelimiter/cmd/rrl@latest ls    of a release
 //
 // The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. For rrl doctor and rrl
 // diff, 1 means findings, and 2 also that they could not look. Results go to the standard output; each error is one line on
@@ -35,15 +34,13 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Description: "rrl ls, top, inspect, watch, peek, doctor, diff, export and page look at the limiters of a live Redis, and write nothing. heal,\n" +
 			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
 			"or REDIS_URL.\n\n" +
-			"rrl demo needs nothing but this program. It shows a limiter admit, delay and reject\n" +
-			"real HTTP requests, and what that looks like in Redis.\n\n" +
 			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
 		Version:   version.String(),
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
 			watchCommand(), topCommand(), pageCommand()},
-			append(writeCommands(), gatewayCommand(), demoCommand(), compareCommand(), scriptsCommand(), versionCommand())...),
+			append(writeCommands(), gatewayCommand(), scriptsCommand(), versionCommand())...),
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: completion,
 		Action: func(_ context.Context, c *cli.Command) error {

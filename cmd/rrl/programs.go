@@ -14,22 +14,12 @@ import (
 	"github.com/urfave/cli/v3"
 )
 
-// gatewayCommand becomes rrl-gateway, which is a program of its own: its metrics would be compiled into rrl demo.
+// gatewayCommand becomes rrl-gateway, which is a program of its own: its metrics would be compiled into rrl.
 func gatewayCommand() *cli.Command {
-	return programCommand("gateway", "an HTTP proxy that keeps programs in any language within the limits", "cmd/rrl-gateway")
-}
-
-// compareCommand becomes rrl-compare, which is a program of its own: what draws its pictures would be compiled into rrl demo.
-func compareCommand() *cli.Command {
-	return programCommand("compare", "what each limiter admits of the same traffic, in tables, charts and pictures", "cmd/rrl/rrl-compare")
-}
-
-// programCommand returns a command that becomes the program of that package of this repository.
-func programCommand(name, usage, pkg string) *cli.Command {
-	program := filepath.Base(pkg)
+	const program, pkg = "rrl-gateway", "cmd/rrl-gateway"
 	return &cli.Command{
-		Name:            name,
-		Usage:           usage + ": runs " + program,
+		Name:            "gateway",
+		Usage:           "an HTTP proxy that keeps programs in any language within the limits: runs " + program,
 		SkipFlagParsing: true,
 		HideHelpCommand: true,
 		HideHelp:        true,

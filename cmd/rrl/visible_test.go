@@ -6,13 +6,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/stretchr/testify/require"
 )
@@ -49,52 +46,3 @@ func TestEncodeJSON(t *testing.T) {
 	require.Equal(t, strings.ToValidUTF8(in["text"], "\ufffd"), back["text"])
 	require.Error(t, term.EncodeJSON(&out, func() {}))
 }
-
-// TestViewsAreVisible checks each view of the demos with names, numbers, keys and errors that others chose.
-func TestViewsAreVisible(t *testing.T) {
-	text := hostile
-	k := &redisKeys{TimeMS: 1000, Hash: hashKey{hostile, map[string]string{hostile: hostile}}, Value: valueKey{hostile, &text},
-		Permits: permitsKey{hostile, 1, []member{{Permits: 1, GrantedMS: 1, Format: hostile}}}}
-	e := exchange{Client: hostile, Num: hostile, Answer: answer{Error: hostile, Redis: k}, Err: errors.New(hostile)}
-	for name, make := range map[string]func(out *bytes.Buffer) view{
-		"plain": func(out *bytes.Buffer) view { return &plainView{out: out} },
-		"term":  func(out *bytes.Buffer) view { return &termView{out: out} },
-		"json":  func(out *bytes.Buffer) view { return &jsonView{out: out} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			v := make(&out)
-			v.begin(intro{Where: hostile, Limiter: hostile, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}})
-			v.asked(e)
-			for _, status := range []int{0, http.StatusOK, http.StatusTooManyRequests, http.StatusServiceUnavailable} {
-				e.Status = status
-				v.answered(e)
-			}
-			v.end(summary{Err: errors.New(hostile)})
-			requireVisible(t, ownSequences.Replace(out.String()))
-			if name != "json" {
-				require.Contains(t, out.String(), "hash    "+hostileVisible+"  "+hostileVisible+"="+hostileVisible)
-				require.Contains(t, out.String(), "num="+hostileVisible)
-			}
-		})
-	}
-	event := dingEvent{Kind: "ban", Text: hostile}
-	for name, make := range map[string]func(out *bytes.Buffer) dingView{
-		"dingtalk plain": func(out *bytes.Buffer) dingView { return &dingPlain{out} },
-		"dingtalk term":  func(out *bytes.Buffer) dingView { return &dingTerm{out: out} },
-		"dingtalk json":  func(out *bytes.Buffer) dingView { return &dingJSON{jsonView{out: out}} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			var out bytes.Buffer
-			v := make(&out)
-			v.begin(dingIntro{Where: hostile, URL: hostile})
-			v.act(event)
-			v.tell(event)
-			v.close()
-			requireVisible(t, ownSequences.Replace(out.String()))
-		})
-	}
-}
-
-// ownSequences removes the sequences that the views write themselves.
-var ownSequences = strings.NewReplacer(wrapOff, "", wrapOn, "", cursorOff, "", cursorOn, "", clearBelow, "", "\x1b[2A", "", "\x1b[5A", "")

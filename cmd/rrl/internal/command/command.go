@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package command is what rrl and rrl-compare have in common: exit codes, and errors of one line.
+// Package command runs a command-line program: exit codes, and errors of one line.
 package command
 
 import (

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package term writes to terminals: colours, and text that cannot command them.
+// Package term writes to terminals text that cannot command them.
 package term
 
 import (
@@ -13,28 +13,7 @@ import (
 	"unicode/utf16"
 )
 
-// These sequences are understood by every terminal since the VT100.
-const (
-	Green  = "\x1b[32m"
-	Red    = "\x1b[31m"
-	Yellow = "\x1b[33m"
-	Dim    = "\x1b[2m"
-	Bold   = "\x1b[1m"
-	Plain  = "\x1b[0m"
-)
-
-// Colours tells whether text is painted.
-type Colours bool
-
-// Paint returns text in that colour, or as it is without Colours.
-func (c Colours) Paint(colour, text string) string {
-	if !c {
-		return text
-	}
-	return colour + text + Plain
-}
-
-// Is reports whether f is a terminal that understands the sequences.
+// Is reports whether f is a terminal that understands the sequences of a VT100.
 func Is(f io.Writer) bool {
 	file, ok := f.(*os.File)
 	if !ok || os.Getenv("TERM") == "dumb" {

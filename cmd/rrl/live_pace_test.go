@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAdviceOnAFastClock follows the doctor's advice on grants of a Java whose clock is an hour ahead: the first command marks
+// them, the second gives their permits back, and Java is granted the rate, for which it would have waited an hour.
+func TestAdviceOnAFastClock(t *testing.T) {
+	for _, client := range []string{"", "c"} {
+		b := newSickbed(t, client)
+		b.do("hset", b.name, "interval", 300)
+		b.do("del", b.key(2))
+		ahead := b.rdb.Time(t.Context()).Val().Add(time.Hour).UnixMilli()
+		b.do("zadd", b.key(2), ahead, "\x10java-java-java-j\x0a\x00\x00\x00")
+		b.do("set", b.key(1), 0)
+		granted, err := b.java()
+		require.NoError(t, err)
+		require.False(t, granted, "Java waits for an hour")
+
+		list := b.findings()
+		require.Equal(t, "clock", list[0].Check)
+		require.Contains(t, list[0].Fix, "Redisson 3.21.0 and later")
+		b.heals(list[0], 1)
+		list = b.findings() // what is left to do, for somebody who looks again
+		require.Len(t, list, 1)
+		require.Contains(t, list[0].Found, "of which Go has marked 1")
+		require.Regexp(t, "^after .*; set the clocks by NTP: the grants are by somebody whose clock is fast$", list[0].Fix)
+		b.heals(list[0], 1)
+		require.Empty(t, b.findings())
+		for range 10 {
+			granted, err := b.java()
+			require.NoError(t, err)
+			require.True(t, granted)
+		}
+	}
+}
+
+// heals runs the first commands of a finding in their order, after the pauses that it names.
+func (b *sickbed) heals(f doctor.Finding, first int) {
+	b.Helper()
+	ran := 0
+	for part := range strings.SplitSeq(f.Fix, "; ") {
+		if ran == first {
+			break
+		}
+		if m := regexp.MustCompile(`^after ([0-9.a-z]+),`).FindStringSubmatch(part); m != nil {
+			d := redistest.Must(time.ParseDuration(m[1]))(b)
+			require.Less(b, d, time.Second)
+			time.Sleep(d)
+		}
+		if m := commands.FindStringSubmatch(part); m != nil {
+			ran++
+			b.ok(words(b.T, m[1])[1:]...)
+		}
+	}
+	require.Equal(b, first, ran, f.Fix)
+}
+
+// TestAdviceOnPace follows the advice on a gap with which the rate is out of reach and on a cool-down of millennia.
+func TestAdviceOnPace(t *testing.T) {
+	for _, client := range []string{"", "c"} {
+		b := newSickbed(t, client)
+		b.do("hset", b.name, "minGap", 3_000_000)
+		list := b.findings()
+		require.Len(t, list, 1)
+		require.Equal(t, "min-gap", list[0].Check)
+		b.follow(list[0])
+		require.Empty(t, b.findings())
+		l, end := b.limiter()
+		defer end()
+		r := redistest.Must(l.Rate(t.Context()))(t)
+		require.LessOrEqual(t, r.MinGap*time.Duration(r.Permits), r.Interval, "the rate is within reach")
+		require.Positive(t, r.MinGap)
+
+		b = newSickbed(t, client)
+		b.do("hset", b.name, "coolDown", int64(95_600_000_000_000))
+		list = b.findings()
+		require.Len(t, list, 1)
+		require.Equal(t, []any{"cool-down", doctor.Warning}, []any{list[0].Check, list[0].Severity})
+		b.follow(list[0])
+		require.Empty(t, b.findings())
+		b.requireHealed("Go", false)
+	}
+}
