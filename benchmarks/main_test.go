@@ -1,79 +1,93 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+// Package benchmarks compares this library with Redisson in Java, with its script sent by Go, and with other limiters in
+// Redis. README.md says how to run it, and how to read what it prints.
+package benchmarks
 
 import (
-	"context"
+	"flag"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 )
 
+var rounds = flag.Int("rounds", 1, "how often to run what -bench names, so that contestants take turns")
+
+// local is the redis-server of this process. Each cell empties it first.
+var local place
+
 func TestMain(m *testing.M) {
-	if os.Getenv(workerVariable) != "" { // started by a test, as run starts itself
-		if err := work(context.Background(), os.Stdin, os.Stdout); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
-	}
+	worker.Main(new(share))
+	flag.Parse()
 	if os.Getenv("RATELIMITER_LANE") == "" {
 		_ = os.Setenv("RATELIMITER_LANE", "redis") // INFO, SLOWLOG and the scripts of others need a real server
 	}
-	redistest.Main(m)
+	os.Exit(run(m))
 }
 
-// capturedScript returns Redisson's script, taken from the wire once in each process.
-var capturedScript = sync.OnceValues(func() (string, error) {
-	if err := javaReady(newestRedisson); err != nil {
-		return "", err
+func run(m *testing.M) (code int) {
+	server, err := redistest.NewServer("redis-server", os.TempDir()) // it writes no file
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks: install redis-server:", err)
+		return 1
 	}
-	return captureScript(context.Background(), "redis-server")
-})
-
-// script returns Redisson's script. Where Java is not prepared it logs a line and returns "", and under CI it fails.
-func script(tb testing.TB) string {
-	tb.Helper()
-	if err := javaReady(newestRedisson); err != nil {
-		if os.Getenv("CI") == "true" {
-			tb.Fatal(err)
-		}
-		tb.Logf("without the baseline: %v", err)
-		return ""
+	defer server.Close()
+	local = placeOf(server.Addr())
+	for range *rounds {
+		code = max(code, m.Run())
 	}
-	text := redistest.Must(capturedScript())(tb)
-	return text
+	return code
 }
 
-// testBench returns a bench on a server of the test's own, which its cells may flush.
-func testBench(tb testing.TB) *bench {
-	tb.Helper()
-	started := redistest.Start(tb)
-	addr := started.Addr()
-	list := redistest.Must(goContestants(addr, 0, script(tb)))(tb)
-	b := &bench{options: options{repeats: 1, server: "redis-server"}, server: &server{Server: started}, rdb: newClient(addr, 0), contestants: list, results: results{}}
-	tb.Cleanup(func() {
-		for _, c := range list {
-			require.NoError(tb, c.close())
-		}
-		require.NoError(tb, b.rdb.Close())
-	})
-	return b
+// BenchmarkRow measures each contestant in each row that it takes part in. The parts of a name are those of which benchstat
+// makes rows and columns.
+func BenchmarkRow(b *testing.B) {
+	for _, r := range rows() {
+		b.Run("row="+r.name, func(b *testing.B) {
+			at := r.at(b)
+			for _, c := range contestants() {
+				if !r.takes.MatchString(c.name) {
+					continue
+				}
+				b.Run("by="+c.name, func(b *testing.B) {
+					if !c.java && !r.whole {
+						b.ReportAllocs()
+					}
+					for range r.times(b.N) {
+						at.empty(b)
+						r.run(b, at, c, b.N)
+					}
+				})
+			}
+		})
+	}
 }
 
-// with returns the contestant of that key.
-func (b *bench) with(tb testing.TB, key string) contestant {
-	tb.Helper()
-	for _, c := range b.contestants {
-		if c.about().key == key {
-			return c
-		}
+// A meter is what a row needs of a testing.B. A row ends it if what callers were told is not what Redis holds.
+type meter interface {
+	testing.TB
+	timer
+	ReportMetric(n float64, unit string)
+}
+
+type timer interface {
+	ResetTimer()
+	StopTimer()
+}
+
+// untimed is the timer of what is not measured.
+type untimed struct{}
+
+func (untimed) ResetTimer() {}
+func (untimed) StopTimer()  {}
+
+// short returns the smaller of two sizes in a run that only shows that everything works.
+func short(size, small int) int {
+	if testing.Short() {
+		return small
 	}
-	tb.Fatalf("there is no contestant %q", key)
-	return nil
+	return size
 }

@@ -1,211 +1,74 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package main
+package benchmarks
 
 import (
-	"context"
+	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
-
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
 )
 
-// TestRows runs every row at a small size, for every contestant that takes part in it.
-func TestRows(t *testing.T) {
-	const d = 30 * time.Millisecond
-	b := testBench(t)
-	for _, r := range []row{
-		loadRow{key: callersKey(1), callers: 1, limiters: 1, duration: d},
-		loadRow{key: callersKey(512), callers: 64, limiters: 1, duration: d},
-		loadRow{key: "expiring", callers: 8, limiters: 1, duration: 2 * d, interval: d},
-		loadRow{key: "limiters", callers: 8, limiters: 50, duration: d},
-		loadRow{key: "rejections", callers: 8, limiters: 1, duration: d, reject: true},
-		loadRow{key: "processes", callers: 2, limiters: 1, duration: d, processes: 2},
-		loadRow{key: "limiters-processes", callers: 2, limiters: 50, duration: d, processes: 2, baseline: redisRateKey},
-		clusterRow{loadRow{key: "cluster", callers: 8, limiters: 50, duration: d, baseline: redisRateKey}},
-		flightsRow{loadRow{key: "flights", callers: 64, limiters: 50, duration: 2 * d, baseline: redisRateKey}},
-		transportRow{rules: 5, duration: d},
-		limitWaitersRow{20},
-		waitersRow{40},
-		expiredRow{2000},
-		loadRow{key: "limit-1", callers: 1, limiters: 1, duration: d, limits: true},
-		loadRow{key: "limit-64", callers: 8, limiters: 1, duration: d, limits: true},
-		loadRow{key: "limit-keys", callers: 8, limiters: 50, duration: d, limits: true},
-		loadRow{key: "limit-rejected", callers: 8, limiters: 1, duration: d, limits: true, reject: true},
-		costRow{calls: 50, many: 100},
-	} {
-		for _, c := range b.contestants {
-			if !r.takes(c) {
-				continue
-			}
-			s, err := b.cell(t.Context(), r, c)
-			require.NoError(t, err, "%s, %s", r.about().key, c.about().key)
-			for m, v := range s {
-				require.GreaterOrEqual(t, v, 0.0, "%s, %s: %s", r.about().key, c.about().key, m)
-				require.Contains(t, metricTitles, m)
-			}
-			b.results.add(r.about().key, c.about().key, s)
-		}
-		about := r.about()
-		measured := map[string]string{baselineKey: oursKey, redisRateKey: limitGCRAKey}[about.by()]
-		if about.key == "transport" {
-			measured = oursKey
-		}
-		require.NotEmpty(t, b.results[about.key][measured], about.key)
-	}
-	for _, m := range []metric{rateMetric, p99Metric, cpuMetric, serverMetric, bytesMetric, allocsMetric} {
-		require.Positive(t, b.results.series(callersKey(512), oursKey, m)[0], m)
-	}
-	require.Positive(t, b.results.series("expired-2000", oursKey, longestMetric)[0])
-	for _, key := range []string{oursKey, limitGCRAKey, redisRateKey} {
-		nodes := 0.0
-		for _, m := range nodeMetrics {
-			figure := b.results.series("cluster", key, m)[0]
-			require.Positive(t, figure, "%s: %s", key, m)
-			nodes += figure
-		}
-		require.InDelta(t, b.results.series("cluster", key, askMetric)[0], nodes, 1e-6, key)
-		require.NotEmpty(t, b.results["limiters-processes"][key], key)
-	}
-	for _, key := range []string{oursKey, limitGCRAKey, autoPipelineKey} {
-		require.Greater(t, b.results.series("flights", key, flightCallsMetric)[0], 1.0, key)
-		require.Positive(t, b.results.series("flights", key, flight99Metric)[0], key)
-	}
-	require.Positive(t, b.results.series("transport", oursKey, roundTripMetric)[0])
-	require.Positive(t, b.results.series("limit-waiters", "limit-token-bucket", callsMetric)[0])
-	require.Positive(t, b.results.series("limit-rejected", redisRateKey, callRateMetric)[0])
-	require.Empty(t, b.results.series("limit-rejected", "throttled", callRateMetric), "it rejects without a script")
-	for _, key := range append(limitKeys(), redisRateKey, "throttled") {
-		for _, m := range []metric{rateMetric, p99Metric, askMetric, keysMetric} {
-			require.Positive(t, b.results.series("limit-64", key, m)[0], "%s: %s", key, m)
-		}
-		for _, m := range costMetrics {
-			if m == rejectionMetric && slices.Contains(limitKeys(), key) {
-				// What is known to be rejected makes no call.
-				require.GreaterOrEqual(t, b.results.series(costsKey, key, m)[0], 0.0, "%s: %s", key, m)
-				continue
-			}
-			require.Positive(t, b.results.series(costsKey, key, m)[0], "%s: %s", key, m)
-		}
-		require.NotEmpty(t, b.results["limit-rejected"][key], key)
-		require.NotEmpty(t, b.results["limit-keys"][key], key)
-	}
-	for key, commands := range map[string]float64{limitGCRAKey: 3, "limit-smooth-bursty": 3, redisRateKey: 3, "throttled": 4} {
-		require.Equal(t, commands, b.results.series(costsKey, key, commandsMetric)[0], "commands of a call of %s", key)
-	}
-	require.NotEmpty(t, b.results[costsKey][oursKey], "RRateLimiter is in the table of costs")
+// A row is something to measure, for the contestants whose names match takes.
+type row struct {
+	name  string
+	takes *regexp.Regexp
+	at    func(testing.TB) place
+	whole bool // what run does does not depend on n
+	run   func(b meter, at place, c contestant, n int)
 }
 
-// A liar returns a result without sending anything.
-type liar struct {
-	contestant
-	granted bool
-}
-
-func (l liar) open(ctx context.Context, j job) (session, error) {
-	s, err := l.contestant.open(ctx, j)
-	if err != nil {
-		return nil, err
+// times returns how often to run a row for so many requests.
+func (r row) times(n int) int {
+	if r.whole {
+		return n
 	}
-	honest := s.(*goSession)
-	return &goSession{
-		count: honest.count, in: honest.in,
-		ask: func(ctx context.Context, pick uint64) (int64, error) {
-			if _, err := honest.ask(ctx, pick); err != nil {
-				return 0, err
-			}
-			return permit(l.granted), nil
-		},
-	}, nil
+	return 1
 }
 
-func (l liar) on(rdb redis.UniversalClient) (contestant, error) {
-	c, err := l.contestant.(movable).on(rdb)
-	return liar{c, l.granted}, err
-}
-
-func (l liar) wait(_ context.Context, _ string, callers int, _ time.Duration) ([]time.Time, error) {
-	returned := make([]time.Time, callers)
-	for i := range returned {
-		returned[i] = time.Now().Add(time.Hour)
+// rows returns all rows. README.md explains them.
+func rows() (list []row) {
+	many := short(10_000, 500)
+	add := func(name, takes string, run func(meter, place, contestant, int)) *row {
+		list = append(list, row{name: name, takes: regexp.MustCompile("^(" + takes + ")$"), run: run, at: func(testing.TB) place { return local }})
+		return &list[len(list)-1]
 	}
-	return returned, nil
-}
-
-// TestWorkNotDoneFails checks that a figure without the work behind it ends the run.
-func TestWorkNotDoneFails(t *testing.T) {
-	b := testBench(t)
-	const d = 10 * time.Millisecond
-	honest, limited := b.with(t, oursKey), b.with(t, limitGCRAKey)
-	for name, c := range map[string]struct {
-		row row
-		liar
-		want string
-	}{
-		"granted but rejected":          {loadRow{callers: 2, limiters: 1, duration: d, reject: true}, liar{honest, true}, "of an empty limiter"},
-		"rejected but granted":          {loadRow{callers: 2, limiters: 1, duration: d}, liar{honest, false}, "rejected"},
-		"limit, granted but rejected":   {loadRow{callers: 2, limiters: 1, duration: d, reject: true, limits: true}, liar{limited, true}, "of an empty limiter"},
-		"limit, rejected but granted":   {loadRow{callers: 2, limiters: 1, duration: d, limits: true}, liar{limited, false}, "rejected"},
-		"costs, granted but rejected":   {costRow{calls: 5, many: 10}, liar{limited, true}, "of an empty limiter"},
-		"costs, rejected but granted":   {costRow{calls: 5, many: 10}, liar{limited, false}, "of 129 permits 0 were granted"},
-		"cluster, rejected but granted": {clusterRow{loadRow{callers: 2, limiters: 64, duration: 10 * d}}, liar{honest, false}, "rejected"},
-		"flights, rejected but granted": {flightsRow{loadRow{callers: 2, limiters: 5, duration: d}}, liar{limited, false}, "rejected"},
-		"returned unserved":             {waitersRow{20}, liar{honest, true}, "0 new permits"},
-	} {
-		_, err := b.cell(t.Context(), c.row, c.liar)
-		require.ErrorContains(t, err, c.want, name)
+	whole := func(name, takes string, run func(meter, place, contestant)) {
+		add(name, takes, func(b meter, at place, c contestant, _ int) { run(b, at, c); b.ReportMetric(0, "ns/op") }).whole = true
 	}
-
-	name := "short"
-	j := job{prefix: name, limiters: 1, permits: 10, interval: time.Hour, callers: 1, calls: 1}
-	s := redistest.Must(honest.open(t.Context(), j))(t)
-	redistest.Must(s.load(t.Context(), j))(t)
-	require.NoError(t, b.rdb.IncrBy(t.Context(), valueKey(name), 1).Err())
-	_, err := s.spent(t.Context())
-	require.ErrorContains(t, err, "do not make up its rate")
-}
-
-// TestJudge checks the table of what a load row accepts.
-func TestJudge(t *testing.T) {
-	all, none, expiring := loadRow{}, loadRow{reject: true}, loadRow{interval: time.Second}
-	for _, c := range []struct {
-		row               loadRow
-		granted, rejected int64
-		spent             int64
-		ok                bool
-	}{
-		{all, 5, 0, 5, true}, {all, 5, 0, 4, false}, {all, 5, 0, 6, false}, {all, 5, 1, 5, false}, {all, 0, 0, 0, false},
-		{none, 0, 9, 1, true}, {none, 0, 0, 1, false}, {none, 1, 9, 1, false}, {none, 0, 9, 2, false},
-		{expiring, 9, 0, 4, true}, {expiring, 9, 0, 0, false}, {expiring, 9, 0, 10, false}, {expiring, 9, 1, 4, false},
-	} {
-		err := c.row.judge(tally{Granted: c.granted, Rejected: c.rejected}, c.spent, 1)
-		require.Equal(t, c.ok, err == nil, "%+v: %v", c, err)
+	const redisson = "ours|script|java-.*"
+	for _, callers := range []int{1, 8, 64, 512, short(4096, 1024)} {
+		add(fmt.Sprintf("callers-%d", callers), redisson+"|ours-endable|redis_rate", load{callers: callers}.run)
 	}
-}
-
-// TestWaitSample checks that lag is counted from the k-th free permit to the k-th return, and that the count includes
-// arrivals that whole groups overtake.
-func TestWaitSample(t *testing.T) {
-	first := time.Unix(1000, 0)
-	free := func(i int) time.Time { return first.Add(time.Duration(i/waitGroup) * waitEvery) }
-	fifo := make([]time.Time, 2*waitGroup)
-	for i := range fifo {
-		fifo[i] = free(i).Add(2 * time.Millisecond)
+	add("expiring", redisson+"|ours-endable|least", load{callers: 64, interval: 250 * time.Millisecond}.run)
+	for _, callers := range []int{1, 8, 64, 512} {
+		add(fmt.Sprintf("limiters-%d", callers), redisson+"|ours-endable|redis_rate.*|least", load{callers: callers, limiters: many}.run)
 	}
-	s := redistest.Must(waitSample(fifo, waitGroup, free))(t)
-	require.InDelta(t, 2, s[lag50Metric], 1e-6)
-	require.InDelta(t, 2, s[lag99Metric], 1e-6)
-	require.Zero(t, s[overtakenMetric])
-
-	turned := append(append([]time.Time{}, fifo[waitGroup:]...), fifo[:waitGroup]...)
-	s = redistest.Must(waitSample(turned, waitGroup, free))(t)
-	require.InDelta(t, 2, s[lag99Metric], 1e-6)
-	require.InDelta(t, 100*400.0/780, s[overtakenMetric], 1e-6, "20 × 20 of 40 × 39 / 2 pairs")
-
-	fifo[0] = first.Add(-time.Second)
-	_, err := waitSample(fifo, waitGroup, free)
-	require.ErrorContains(t, err, "before its permit was free")
+	add("limiters-expiring", redisson+"|least", load{callers: 64, limiters: many, interval: time.Second}.run)
+	add("link", "ours|limit-gcra|redis_rate.*|least", load{callers: 256, limiters: many}.run).at = farAway
+	add("processes", "ours|script|redis_rate", load{callers: 16, processes: 4}.run)
+	add("limiters-processes", "ours|script|limit-gcra|redis_rate.*|least", load{callers: 64, limiters: many, processes: short(8, 3)}.run)
+	add("cluster", "ours|limit-gcra|redis_rate", load{callers: 64, limiters: many}.run).at = cluster
+	add("flights", "ours|limit-gcra|redis_rate-autopipeline", load{callers: 512, limiters: many, flights: true}.run)
+	add("rejections", redisson+"|ours-endable|redis_rate", load{callers: 64, reject: true}.run)
+	whole("waiters", redisson, waiters{short(500, 40), fullWindow}.run)
+	for _, members := range []int{short(100_000, 2000), short(1_000_000, 3000)} {
+		whole(fmt.Sprintf("expired-%d", members), "ours|script|least", expired(members).run)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(otherRules)) {
+		add("transport-"+kind, "ours", transport{short(100, 5), otherRules[kind]}.run)
+	}
+	const limits = "limit-.*|redis_rate"
+	add("limit-1", limits+"|ours", load{callers: 1}.run)
+	add("limit-64", limits, load{callers: 64}.run)
+	add("limit-512", "limit-gcra|redis_rate", load{callers: 512}.run)
+	for _, callers := range []int{8, 64, 512} {
+		add(fmt.Sprintf("limit-keys-%d", callers), limits+".*", load{callers: callers, limiters: many}.run)
+	}
+	add("limit-rejected", limits+"|ours", load{callers: 64, reject: true}.run)
+	whole("limit-waiters", "limit-(gcra|token-bucket)", waiters{short(200, 20), fullKey}.run)
+	whole("limit-costs", limits+"|ours", costs)
+	return list
 }
