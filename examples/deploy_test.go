@@ -91,7 +91,7 @@ func deployFile(t *testing.T, name string) string {
 // environment that the file gives them, but for addresses. The servers share one limit.
 func TestDeploy(t *testing.T) {
 	redistest.NeedReal(t)
-	program := copied(t, "server/*.go")
+	program := copied(t, "server")
 	for name, read := range map[string]func(*testing.T) deployment{"compose": ofCompose, "kubernetes": ofKubernetes} {
 		t.Run(name, func(t *testing.T) {
 			d := read(t)

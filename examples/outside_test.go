@@ -4,7 +4,6 @@
 package examples_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -25,8 +24,7 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 // copied copies files of an example into a module outside of this repository, and builds it. It returns the program, if it is one.
-// Package fleet stays a package, with the path that it has there.
-func copied(t *testing.T, globs ...string) string {
+func copied(t *testing.T, example string) string {
 	t.Helper()
 	dir := t.TempDir()
 	repository := redistest.Must(filepath.Abs(".."))(t)
@@ -36,26 +34,16 @@ func copied(t *testing.T, globs ...string) string {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.mod"), mod, 0o600))
 	sum := redistest.Must(os.ReadFile("go.sum"))(t)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sum, 0o600))
-	n := 0
-	for _, glob := range globs {
-		files := redistest.Must(filepath.Glob(glob))(t)
-		for _, file := range files {
-			if strings.HasSuffix(file, "_test.go") {
-				continue
-			}
-			text := redistest.Must(os.ReadFile(file))(t)
-			require.NotContains(t, string(text), "ratelimiter/internal/", file)
-			text = bytes.ReplaceAll(text, []byte("github.com/goredisson/ratelimiter/examples/dingtalk/"), []byte("example.com/outside/"))
-			to := dir
-			if filepath.Base(filepath.Dir(file)) == "fleet" {
-				to = filepath.Join(dir, "fleet")
-			}
-			require.NoError(t, os.MkdirAll(to, 0o700))
-			require.NoError(t, os.WriteFile(filepath.Join(to, filepath.Base(file)), text, 0o600))
-			n++
+	files := redistest.Must(filepath.Glob(example + "/*.go"))(t)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
 		}
+		text := redistest.Must(os.ReadFile(file))(t)
+		require.NotContains(t, string(text), "ratelimiter/internal/", file)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, filepath.Base(file)), text, 0o600))
 	}
-	require.NotZero(t, n)
 	program := filepath.Join(dir, "program")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", program, ".")
 	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
@@ -69,13 +57,11 @@ func TestExamplesCompileOutside(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "it compiles")
 	ours := redistest.Must(os.ReadFile("server/redis.go"))(t)
-	for _, name := range []string{"worker", "dingtalk"} { // each program is whole, so this file is in all of them
+	for _, name := range []string{"worker", "dingtalk", "demo"} { // each program is whole, so this file is in all of them
 		require.Equal(t, string(ours), string(redistest.Must(os.ReadFile(name+"/redis.go"))(t)), name)
 	}
-	for name, globs := range map[string][]string{
-		"server": {"server/*.go"}, "worker": {"worker/*.go"}, "dingtalk": {"dingtalk/*.go", "dingtalk/fleet/*.go"},
-	} {
-		t.Run(name, func(t *testing.T) { copied(t, globs...) })
+	for _, name := range []string{"server", "worker", "dingtalk", "compare", "demo"} {
+		t.Run(name, func(t *testing.T) { copied(t, name) })
 	}
 }
 
@@ -116,7 +102,7 @@ func (p *process) status(url string) int {
 // in flight.
 func TestTwoProcessesShareOneLimit(t *testing.T) {
 	redistest.NeedReal(t)
-	program := copied(t, "server/*.go")
+	program := copied(t, "server")
 	cert, port := redistest.NewCertificate(t, nil), fmt.Sprint(redistest.FreePort())
 	redistest.Start(t, "--requirepass", "secret", "--tls-port", port, "--tls-auth-clients", "no", "--tls-cert-file", cert.CertFile,
 		"--tls-key-file", cert.KeyFile, "--tls-ca-cert-file", cert.CertFile)

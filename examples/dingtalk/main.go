@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command dingtalk sends messages through a custom robot of DingTalk from several services that share the
-// limit of the robot. A gateway that bans as DingTalk's does is a command beside it:
+// Command dingtalk sends messages through a custom robot of DingTalk from three services that share the robot's limit, and is
+// never banned. A gateway that bans as DingTalk's does is a command beside it:
 //
-//	go run ./examples/dingtalk/gate                                                   in one terminal
-//	go run ./examples/dingtalk -url http://127.0.0.1:8090 -minute 5s                  in another
-//	go run ./examples/dingtalk -url http://127.0.0.1:8090 -minute 5s -limit=false     without the limit: the robot is banned, messages are lost
+//	go run ./examples/dingtalk/gate                                                 in one terminal
+//	go run ./examples/dingtalk -url http://127.0.0.1:8090 -minute 5s                in another: all messages are sent
+//	go run ./examples/dingtalk -url http://127.0.0.1:8090 -minute 5s -limit=false   without the limit: the robot is banned, messages are lost
 //
-// It starts an embedded Redis, or uses the one at REDIS_URL. Three services then send as fast as they may, and the last line
-// counts the messages. It takes about 11 s. The program compiles outside this repository together with package fleet, and
-// imports nothing else of it but the library. The part to copy is fleet.NewHTTPClient; an SDK that accepts an
-// http.Client, here robot.go, needs no change. `rrl demo dingtalk` runs the same fleet with other calls and bans it.
+// With -ban 3s at both, somebody else behind the same address gets it banned for 3 s after a few messages. The first service that
+// is told so stops all three until the ban is over, and no message is lost.
 //
-// The limit of a robot is 20 messages a minute. To keep the example short, a minute takes 5 s above, in the
-// gateway and, by WithRate, in the profile. With -url https://oapi.dingtalk.com and the robot's access_token in DINGTALK_TOKEN it
-// sends to a real group.
+// The program starts an embedded Redis, or uses the one at REDIS_URL. It takes about 11 s, and the last line counts the messages.
+// It compiles outside this repository. The part to copy is newHTTPClient; an SDK that accepts an http.Client, here robot.go, needs
+// no change.
+//
+// The limit of a robot is 20 messages a minute. To keep the example short, a minute takes 5 s above, in the gateway and, by
+// WithRate, in the profile. With -url https://oapi.dingtalk.com and the robot's access_token in DINGTALK_TOKEN it sends to a real
+// group.
 //
 // The exit code is 0 if all messages were sent, 1 otherwise, and 2 on wrong usage.
 package main
@@ -26,6 +28,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/url"
 	"os"
@@ -36,16 +39,24 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/goredisson/ratelimiter/examples/dingtalk/fleet"
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
-const (
-	perMinute = 20
-	services  = 3
-)
+const perMinute, services = 20, 3
+
+// newHTTPClient returns the http.Client of one service. It shares the limits of the profile with all services on the same Redis.
+// A request waits for a permit for as long as its context allows. When DingTalk reports a ban, all services pause until it is over.
+func newHTTPClient(limits *ratelimiter.Client, profile httplimit.Profile, events func(httplimit.Event)) (*http.Client, error) {
+	transport, err := httplimit.New(limits, httplimit.WithProfile(profile), httplimit.WithEvents(events))
+	if err != nil {
+		return nil, err
+	}
+	return &http.Client{Transport: transport}, nil
+}
 
 func main() {
 	// go-redis also logs the errors that it returns.
@@ -58,13 +69,14 @@ func main() {
 
 // run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	d := &demo{out: stdout}
+	d := &demo{Logger: log.New(stdout, "", log.Ltime)}
 	f := flag.NewFlagSet("dingtalk", flag.ContinueOnError)
 	f.SetOutput(stderr)
 	f.StringVar(&d.redis, "redis", "", "`URL` of a Redis, or host:port; empty for that of REDIS_URL, or else an embedded one")
 	f.StringVar(&d.name, "name", "dingtalk-example:"+uuid.NewString()+":", "what the limiters' names begin with")
 	f.StringVar(&d.url, "url", os.Getenv("DINGTALK_URL"), "base `URL` of DingTalk or of a gateway like it; DINGTALK_URL")
 	f.DurationVar(&d.minute, "minute", time.Minute, "how long a minute is at the URL, 100ms to 1m")
+	f.DurationVar(&d.ban, "ban", 5*time.Minute, "how long the URL bans an address")
 	f.IntVar(&d.messages, "messages", 60, "how many messages there are to send")
 	f.BoolVar(&d.limit, "limit", true, "whether the services keep the limit")
 	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
@@ -73,14 +85,22 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	d.redis = cmp.Or(d.redis, os.Getenv("REDIS_URL")) // not as the default of the flag, which -help would print with its password
-	if f.NArg() > 0 || d.messages < 1 || d.minute < 100*time.Millisecond || d.minute > time.Minute || d.minute%time.Millisecond != 0 {
-		fmt.Fprintf(stderr, "dingtalk: arguments %q, %d messages, a minute of %v: one of them is out of its range\n", f.Args(), d.messages, d.minute)
+	wrong := d.minute < 100*time.Millisecond || d.minute > time.Minute || d.minute%time.Millisecond != 0
+	if wrong || f.NArg() > 0 || d.messages < 1 || d.ban < time.Millisecond {
+		fmt.Fprintf(stderr, "dingtalk: arguments %q, %d messages, a minute of %v, a ban of %v: one is out of its range\n", f.Args(), d.messages, d.minute, d.ban)
 		return 2
 	}
-	if base, err := url.Parse(d.url); err != nil || base.Hostname() == "" {
+	base, err := url.Parse(d.url)
+	if err != nil || base.Hostname() == "" {
 		fmt.Fprintln(stderr, "dingtalk: -url is no URL of DingTalk; start a gateway by: go run ./examples/dingtalk/gate")
 		return 2
 	}
+	d.profile = platform.DingTalkRobot( // a program that calls DingTalk itself needs none of these options
+		platform.WithHosts(base.Hostname()),
+		platform.WithRate(platform.ScopeRobot, 0, time.Minute),
+		platform.WithRate(platform.ScopeRobot, perMinute, d.minute),
+		platform.WithPenalty(platform.ScopeIP, d.ban),
+	)
 	if err := d.run(ctx); err != nil {
 		fmt.Fprintln(stderr, "dingtalk:", err)
 		return 1
@@ -90,119 +110,122 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 
 // A demo is one run of the command.
 type demo struct {
-	redis    string
-	name     string
-	url      string
-	minute   time.Duration
-	messages int
-	limit    bool
-	out      io.Writer
+	*log.Logger
+	redis, name, url string
+	minute, ban      time.Duration
+	messages         int
+	limit            bool
+	profile          httplimit.Profile
 
-	begin time.Time
-	mu    sync.Mutex // of out
+	rdb   *redis.Client
 	sent  atomic.Int64
+	names sync.Map // of the limiters
 }
 
 func (d *demo) run(ctx context.Context) error {
 	// Twice as long as the limit makes it take.
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+2*time.Duration(1+d.messages/perMinute)*d.minute)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second+2*time.Duration(1+d.messages/perMinute)*d.minute+d.ban)
 	defer cancel()
-	embeddedIn := ""
+	where := ""
 	if d.redis == "" {
 		m, err := embedded()
 		if err != nil {
 			return err
 		}
 		defer m.Close()
-		d.redis, embeddedIn = m.Addr(), "an embedded Redis"
+		d.redis, where = m.Addr(), "an embedded Redis"
 	}
-	rdb, err := newRedis(d.redis)
-	if err != nil {
+	var err error
+	if d.rdb, err = newRedis(d.redis); err != nil {
 		return err
 	}
-	defer func() { _ = rdb.Close() }()
-	where := cmp.Or(embeddedIn, "the Redis at "+rdb.Options().Addr)
-	limits := fleet.NewLimits(rdb, d.name)
-	d.begin = time.Now()
-	d.say("%d messages from %d services, %d in any %v, on %s", d.messages, services, perMinute, d.minute, where)
-	defer func() {
-		if name, err := limits.Delete(ctx); err != nil {
-			d.say("could not delete the limiter %s: %v", name, err)
-		}
-	}()
-	if err := d.send(ctx, limits, cmp.Or(os.Getenv("DINGTALK_TOKEN"), "a-robot-of-the-demo")); err != nil {
+	defer func() { _ = d.rdb.Close() }()
+	d.Printf("%d messages from %d services, %d in any %v, on %s", d.messages, services, perMinute, d.minute, cmp.Or(where, "the Redis at "+d.rdb.Options().Addr))
+	if err := d.send(ctx); err != nil {
 		return err
 	}
-	return d.sumUp(ctx)
+	sent := int(d.sent.Load())
+	d.Printf("sent %d of %d", sent, d.messages)
+	if sent < d.messages {
+		return cmp.Or(context.Cause(ctx), fmt.Errorf("%d of %d messages were not sent", d.messages-sent, d.messages))
+	}
+	return nil
 }
 
-// send runs all services, each of which sends as fast as it may.
-func (d *demo) send(ctx context.Context, limits *fleet.Limits, token string) error {
-	base, err := url.Parse(d.url)
-	if err != nil {
-		return err
-	}
-	todo := make(chan int)
-	var all []fleet.Service
-	for i := range services {
-		s := fleet.Service{Name: fmt.Sprintf("service-%d", i+1), Network: &http.Transport{}}
-		if d.limit {
-			s.Limited = []httplimit.Option{httplimit.WithProfile(platform.DingTalkRobot(
-				// A program that calls DingTalk itself needs none of these.
-				platform.WithHosts(base.Hostname()),
-				platform.WithRate(platform.ScopeRobot, 0, time.Minute),
-				platform.WithRate(platform.ScopeRobot, perMinute, d.minute),
-			))}
-		}
-		s.Calls = append(s.Calls, func(ctx context.Context, client *http.Client) (more bool) {
-			n, more := <-todo
-			if more {
-				d.message(ctx, s.Name, &Robot{BaseURL: d.url, Token: token, HTTP: client}, n)
-			}
-			return more
-		})
-		all = append(all, s)
-	}
-	working, err := fleet.Start(ctx, limits, time.Second, all)
-	if err != nil {
-		return err
-	}
-	defer working.Stop()
+// send runs the services, each of which sends one message after another as fast as it may.
+func (d *demo) send(ctx context.Context) error {
+	todo := make(chan int, d.messages)
 	for i := range d.messages {
-		select {
-		case todo <- i + 1:
-		case <-ctx.Done():
-		}
+		todo <- i + 1
 	}
 	close(todo)
-	working.Wait()
+	defer d.deleteLimiters(ctx)
+	var working sync.WaitGroup
+	defer working.Wait()
+	for i := range services {
+		name := fmt.Sprintf("service-%d", i+1)
+		client, end, err := d.client(name)
+		if err != nil {
+			return err
+		}
+		working.Go(func() {
+			defer end()
+			robot := &Robot{BaseURL: d.url, Token: cmp.Or(os.Getenv("DINGTALK_TOKEN"), "a-robot-of-the-demo"), HTTP: client}
+			for n := range todo {
+				d.message(ctx, name, robot, n)
+			}
+		})
+	}
 	return nil
 }
 
-// message reports a message that a service has sent.
+// client returns the http.Client of a service, which has a connection to Redis of its own as if it were another process.
+func (d *demo) client(service string) (client *http.Client, end func(), err error) {
+	if !d.limit {
+		return &http.Client{}, func() {}, nil
+	}
+	rdb := redis.NewClient(d.rdb.Options())
+	// Another program shares limiters by the names of the profile. A demo must not touch those.
+	limits, err := ratelimiter.New(rdb, ratelimiter.WithNameMapper(func(name string) string {
+		d.names.Store(d.name+name, true)
+		return d.name + name
+	}))
+	if err != nil {
+		return nil, nil, err
+	}
+	client, err = newHTTPClient(limits, d.profile, func(e httplimit.Event) {
+		if e.Kind == httplimit.EventCoolDown && e.Err == nil {
+			d.Printf("%s is told of a ban: nobody sends for %v", service, time.Until(e.Until).Round(time.Millisecond))
+		}
+	})
+	return client, func() { _, _ = limits.Close(), rdb.Close() }, err
+}
+
+// deleteLimiters deletes the limiters of the demo. A program keeps its own.
+func (d *demo) deleteLimiters(ctx context.Context) {
+	limits, err := ratelimiter.New(d.rdb)
+	if err != nil {
+		return
+	}
+	defer func() { _ = limits.Close() }()
+	d.names.Range(func(name, _ any) bool {
+		if _, err := limits.RateLimiter(name.(string)).Delete(context.WithoutCancel(ctx)); err != nil {
+			d.Printf("could not delete the limiter %s: %v", name, err)
+		}
+		return true
+	})
+}
+
+// message sends a message, once more if that fails: a message that met a ban waits in the limiter until the ban is over.
 func (d *demo) message(ctx context.Context, service string, robot *Robot, number int) {
-	if err := robot.SendText(ctx, fmt.Sprintf("disk %d is nearly full, says %s", number, service)); err != nil {
-		d.say("%s: message %d: %v", service, number, err)
+	text := fmt.Sprintf("disk %d is nearly full, says %s", number, service)
+	err := robot.SendText(ctx, text)
+	if err != nil && ctx.Err() == nil {
+		err = robot.SendText(ctx, text)
+	}
+	if err != nil {
+		d.Printf("%s: message %d is lost: %v", service, number, err)
 	} else if n := d.sent.Add(1); n%10 == 0 {
-		d.say("%s has sent the %dth message", service, n)
+		d.Printf("%s has sent the %dth message", service, n)
 	}
-}
-
-// sumUp writes the last line, and returns an error if a message was not sent.
-func (d *demo) sumUp(ctx context.Context) error {
-	sent := d.sent.Load()
-	d.say("sent %d of %d", sent, d.messages)
-	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("not over after %v: %w", time.Since(d.begin).Round(time.Second), context.Cause(ctx))
-	case sent < int64(d.messages):
-		return fmt.Errorf("%d of %d messages were not sent", int64(d.messages)-sent, d.messages)
-	}
-	return nil
-}
-
-func (d *demo) say(format string, args ...any) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	fmt.Fprintf(d.out, "%5.1fs  %s\n", time.Since(d.begin).Seconds(), fmt.Sprintf(format, args...))
 }

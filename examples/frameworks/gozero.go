@@ -11,7 +11,7 @@ import (
 	"github.com/zeromicro/go-zero/rest/pathvar"
 )
 
-// goZeroLimit makes a Middleware one of go-zero, which is about functions.
+// goZeroLimit adapts a Middleware to go-zero's.
 func goZeroLimit(m *inbound.Middleware) rest.Middleware {
 	return func(next http.HandlerFunc) http.HandlerFunc { return m.Handler(next).ServeHTTP }
 }
