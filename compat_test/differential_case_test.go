@@ -71,6 +71,9 @@ func (c twinCase) balanced() (states []twinState) {
 		return states
 	}
 	change(s.value, over)
+	if s.value+expired.total() < 0 {
+		change(s.value-over, 0)
+	}
 	less := max(0, min(over, s.value+expired.total())) // expired grants come back first
 	change(s.value-less, over-less)
 	if left := s.value - less + expired.total(); left < 0 { // then more goes, until nothing is owed

@@ -112,6 +112,10 @@ var twinRows = []twinRow{
 		if live.total() <= c.op.rate || len(c.before.slots[c.slot].members) > setBound {
 			return false
 		}
+		if was := c.before.slots[c.slot]; !was.has || was.value < 0 {
+			s.has, s.value = true, c.op.rate-live.total() // below 0, and no grant goes: a reservation may wait for them
+			return true
+		}
 		s.members = live.newest(c.op.rate)
 		return true
 	}},
@@ -243,9 +247,12 @@ func alterOthers(c twinCase, w *twinOutcome) bool {
 		} else if !s.has {
 			s.valueTTL = noTTL
 		}
-		left := max(0, c.op.rate-used)
+		if s.has && s.value >= 0 {
+			members = members.newest(c.op.rate)
+		}
+		left := c.op.rate - members.total()
 		changed = changed || !s.has || s.value != left || used > c.op.rate
-		s.has, s.value, s.members = true, left, members.newest(c.op.rate)
+		s.has, s.value, s.members = true, left, members
 	}
 	return changed
 }

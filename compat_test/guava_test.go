@@ -20,7 +20,7 @@ import (
 
 const (
 	// guavaRequests is the number of requests that a run compares, unless RATELIMITER_COMPAT_OPS is set.
-	guavaRequests = 60_000
+	guavaRequests = 24_000
 	// guavaShared is such that one play in guavaShared is also played to a shared limiter. It is even, so that these
 	// are plays that begin with all that can be stored.
 	guavaShared = 6

@@ -80,7 +80,7 @@ func TestNamesTogether(t *testing.T) {
 				requireShared(t, javaSide{p}, goSide{client}, "OVERALL", name)
 			}
 		}
-	})
+	}, family)
 }
 
 // TestClusterTogether does so on a cluster, where the names that cannot work fail on both sides.

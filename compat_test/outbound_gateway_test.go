@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -13,16 +14,26 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dinggate"
 )
 
-// An arrival is a call that the gateway received.
+// An arrival is a call that the gateway received. Its caller is a goroutine of a Go process, "go-3.1", or "java".
 type arrival struct {
 	at, sent time.Time
 	caller   string
 }
 
+// process returns the process of the caller.
+func (a arrival) process() string {
+	process, _, _ := strings.Cut(a.caller, ".")
+	return process
+}
+
+// endPath is where the gateway replies as soon as the load is to end.
+const endPath = "/end"
+
 // A gateway is a gateway like DingTalk's, on loopback, that remembers every call.
 type gateway struct {
 	*dinggate.Gate
 	url string
+	end func() // ends the load
 
 	mu       sync.Mutex
 	arrivals []arrival
@@ -33,8 +44,19 @@ func startGateway(t testing.TB) *gateway {
 	l := dinggate.Standard()
 	l.IP.Penalty, l.Month = banLength, dinggate.Limit{}
 	g := &gateway{Gate: dinggate.New(dinggate.WithLimits(l))}
-	server := httptest.NewServer(http.HandlerFunc(g.serve))
+	ended := make(chan struct{})
+	g.end = sync.OnceFunc(func() { close(ended) })
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", g.serve)
+	mux.HandleFunc(endPath, func(_ http.ResponseWriter, r *http.Request) {
+		select {
+		case <-ended:
+		case <-r.Context().Done():
+		}
+	})
+	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
+	t.Cleanup(g.end)
 	g.url = server.URL
 	return g
 }

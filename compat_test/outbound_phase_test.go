@@ -40,18 +40,20 @@ type phase struct {
 	outbound *outbound
 	gateway  *gateway
 	app      string
-	during   time.Duration
 	headRoom int64 // of the API's permits
 	away     bool  // Redis is unavailable for a while
 	running  sync.WaitGroup
-	began    time.Time
+	java     *pending
 
 	mu      sync.Mutex
 	tallies []outboundTally
 }
 
-func (o *outbound) phase(t *testing.T, during time.Duration) *phase {
-	return &phase{T: t, outbound: o, gateway: startGateway(t), app: strings.ReplaceAll(t.Name(), "/", "."), during: during}
+// phaseLimit is longer than any phase lasts. It ends one in which what has to happen does not.
+const phaseLimit = 2 * time.Minute
+
+func (o *outbound) phase(t *testing.T) *phase {
+	return &phase{T: t, outbound: o, gateway: startGateway(t), app: strings.ReplaceAll(t.Name(), "/", ".")}
 }
 
 // The names of the limiters of the profile that Java uses as well.
@@ -68,11 +70,10 @@ func (p *phase) starts(plain bool) {
 	for i := range goProcesses {
 		all = append(all, &outboundPlan{
 			Addr: p.outbound.server.Addr(), URL: p.gateway.url, Name: fmt.Sprint("go-", i), App: p.app,
-			During: p.during, Plain: plain, Permits: apiRate - p.headRoom,
+			Plain: plain, Permits: apiRate - p.headRoom,
 		})
 	}
 	workers := worker.Start(p, all...)
-	p.began = time.Now()
 	for _, w := range workers {
 		p.running.Go(func() {
 			var tally outboundTally
@@ -101,11 +102,10 @@ func (p *phase) startJava() {
 		}, callLimit, 5*time.Millisecond, name)
 		require.False(p, p.outbound.java.truth(p, "trySetRate", name, overall, apiRate, time.Second), "Go has set the rate")
 	}
-	left := p.during - time.Since(p.began)
-	call := p.outbound.java.begin("callAPI", p.gateway.url+apiPath+"?access_token="+dinggate.AppToken(p.app),
-		javaThreads, left, 0, p.ofApp(), p.ofAddress())
+	p.java = p.outbound.java.begin("callAPI", p.gateway.url+apiPath+"?access_token="+dinggate.AppToken(p.app),
+		javaThreads, phaseLimit, 0, p.ofApp(), p.ofAddress())
 	p.running.Go(func() {
-		text, err := call.wait(left + callLimit)
+		text, err := p.java.wait(phaseLimit + callLimit)
 		if err != nil {
 			p.Errorf("Java: %v", err)
 		}
@@ -113,16 +113,49 @@ func (p *phase) startJava() {
 	})
 }
 
-// at sleeps until d after the start, and returns that instant.
-func (p *phase) at(d time.Duration) time.Time {
-	time.Sleep(time.Until(p.began.Add(d)))
-	return time.Now()
+// until waits for what the load brings about sooner or later, however slow the machine is.
+func (p *phase) until(what string, happened func() bool) {
+	p.Helper()
+	require.Eventually(p, happened, phaseLimit, 20*time.Millisecond, what)
 }
 
-// wait waits for the end of the load and returns the gateway's ledger.
-func (p *phase) wait() dinggate.Ledger {
+// goesOn waits until, since then, the gateway has received more than n calls, and of each of these processes one.
+func (p *phase) goesOn(then time.Time, n int, processes ...string) {
+	p.Helper()
+	p.until(fmt.Sprintf("%d calls, and one of each of %v", n, processes), func() bool {
+		calls := p.gateway.calls(func(a arrival) bool { return !a.at.Before(then) })
+		return len(calls) > n && !slices.ContainsFunc(processes, func(name string) bool {
+			return !slices.ContainsFunc(calls, func(a arrival) bool { return a.process() == name })
+		})
+	})
+}
+
+// ends ends the load and returns the gateway's ledger.
+func (p *phase) ends() dinggate.Ledger {
+	p.Helper()
+	p.gateway.end()
+	if p.java != nil {
+		redistest.Must(p.java.cancel())(p)
+	}
 	p.running.Wait()
 	return p.gateway.Ledger()
+}
+
+// requireOneEach checks that each goroutine has made no more than one of the calls, and the JVM no more than one for each
+// of its threads: the call for which it already had its permits.
+func (p *phase) requireOneEach(calls []arrival, what string) {
+	p.Helper()
+	made := map[string]int{}
+	for _, a := range calls {
+		made[a.caller]++
+	}
+	for caller, n := range made {
+		most := 1
+		if caller == byJava {
+			most = javaThreads
+		}
+		require.LessOrEqual(p, n, most, "%s: calls of %s, %+v", what, caller, calls)
+	}
 }
 
 // errors returns the errors of the Go callers, with their numbers.
@@ -176,8 +209,8 @@ func (p *phase) requireNoPenalty(l dinggate.Ledger, outside int) int {
 
 // wasHeldUp reports whether one of the calls of the second before until was held up between its grant, by the clock
 // of Redis or of Java, and the gateway. In a phase in which Redis was unavailable, a call that took longer than the second was
-// not held up by the machine, but sent again by Redisson. Each call is matched with the last grant before it left that is not
-// matched with another call.
+// not held up by the machine, but sent again by Redisson, for which there is head-room. Each call is matched with the last grant
+// before it left that is not matched with another call.
 func (p *phase) wasHeldUp(until time.Time) bool {
 	p.Helper()
 	grants := p.outbound.seen.at(p.permitsOfApp())
@@ -186,15 +219,20 @@ func (p *phase) wasHeldUp(until time.Time) bool {
 	calls = calls[max(0, len(calls)-apiRate-1):]
 	slices.SortFunc(calls, func(a, b arrival) int { return b.sent.Compare(a.sent) })
 	var most time.Duration
+	resent := int64(0)
 	for _, c := range calls {
 		i := slices.IndexFunc(grants, func(g grantlog.Grant) bool { return !g.End.After(c.sent) })
 		if i < 0 {
 			p.Errorf("a call that nobody granted: %+v", c)
 			return false
 		}
-		most = max(most, c.at.Sub(grants[i].Begin))
+		if took := c.at.Sub(grants[i].Begin); p.away && took >= time.Second {
+			resent++
+		} else {
+			most = max(most, took)
+		}
 		grants = grants[i+1:]
 	}
-	p.Logf("PENALTY: the slowest call of its interval was %v under way", most)
-	return most > heldUpOnItsWay && (most < time.Second || !p.away)
+	p.Logf("PENALTY: the slowest call of its interval was %v under way, and Redisson sent %d again", most, resent)
+	return most > heldUpOnItsWay && resent <= p.headRoom
 }

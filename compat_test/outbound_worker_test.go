@@ -4,7 +4,7 @@ package compat_test
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -23,17 +23,12 @@ import (
 // headerSent holds the time, in nanoseconds, at which a request left its process, after it was granted.
 const headerSent = "X-Sent"
 
-// theEnd is the last part of a load. A caller waits for as long as the load lasts, so the time of all callers is up
-// then, for some before Redis replies.
-const theEnd = time.Second
-
 // An outboundPlan is the load of one Go process: goroutines that call one API, each as fast as its client allows.
 type outboundPlan struct {
 	Addr    string // of Redis
 	URL     string // of the gateway
 	Name    string // of the process, for the gateway
 	App     string
-	During  time.Duration
 	Plain   bool  // without a Transport of this library
 	Permits int64 // of the API, per second
 }
@@ -57,7 +52,7 @@ func (p *outboundPlan) Run() any {
 	redis.SetLogger(silent{}) // one of the phases is about a Redis that is down
 	tally := &outboundTally{Errors: map[string]int64{}}
 	var mu sync.Mutex
-	base := stamped{&http.Transport{MaxIdleConnsPerHost: goGoroutines}, p.Name}
+	base := stamped{&http.Transport{MaxIdleConnsPerHost: goGoroutines}}
 	client := &http.Client{Transport: base}
 	if !p.Plain {
 		limits, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: p.Addr}))
@@ -82,29 +77,27 @@ func (p *outboundPlan) Run() any {
 		}
 		client.Transport = transport
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), p.During)
+	ctx, cancel := context.WithTimeout(context.Background(), phaseLimit)
 	defer cancel()
-	end, _ := ctx.Deadline()
 	var running sync.WaitGroup
-	push := func() {
+	push := func(name string) {
 		for ctx.Err() == nil {
-			err := post(ctx, client, p.URL+apiPath+"?access_token="+dinggate.AppToken(p.App))
-			mu.Lock()
-			switch {
-			case err == nil:
-			case errors.Is(err, ratelimiter.ErrUnavailable) && time.Until(end) < theEnd: // its time was up before a reply came
-			case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
+			err := post(ctx, client, p.URL+apiPath+"?access_token="+dinggate.AppToken(p.App), name)
+			if err != nil && ctx.Err() == nil {
+				mu.Lock()
 				tally.Errors[err.Error()]++
-			}
-			mu.Unlock()
-			if err != nil {
+				mu.Unlock()
 				time.Sleep(10 * time.Millisecond)
 			}
 		}
 	}
-	for range goGoroutines {
-		running.Go(push)
+	for i := range goGoroutines {
+		running.Go(func() { push(fmt.Sprint(p.Name, ".", i)) })
 	}
+	if resp, err := http.Get(p.URL + endPath); err == nil {
+		_ = resp.Body.Close()
+	}
+	cancel()
 	running.Wait()
 	return tally
 }
@@ -116,12 +109,13 @@ func (p *outboundPlan) profile() httplimit.Profile {
 		platform.WithRate(platform.ScopeAppAPI, p.Permits, time.Second))
 }
 
-func post(ctx context.Context, client *http.Client, url string) error {
+func post(ctx context.Context, client *http.Client, url, caller string) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set(dinggate.HeaderCaller, caller)
 	resp, err := client.Do(req)
 	if err != nil {
 		return err
@@ -136,14 +130,10 @@ type silent struct{}
 func (silent) Printf(context.Context, string, ...any) {}
 
 // A stamped adds headerSent. It is below the Transport, so that a request already has its permits.
-type stamped struct {
-	base http.RoundTripper
-	name string
-}
+type stamped struct{ base http.RoundTripper }
 
 func (s stamped) RoundTrip(req *http.Request) (*http.Response, error) {
 	req = req.Clone(req.Context())
-	req.Header.Set(dinggate.HeaderCaller, s.name)
 	req.Header.Set(headerSent, strconv.FormatInt(time.Now().UnixNano(), 10))
 	return s.base.RoundTrip(req)
 }

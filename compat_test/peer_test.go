@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// startLimit is generous: a JVM starts in about a second, and two at once on a busy machine take longer.
-	startLimit = 30 * time.Second
-	callLimit  = 15 * time.Second
-	stopLimit  = 10 * time.Second
+	// Only a hang reaches these limits, on however busy a machine. A JVM starts in about a second.
+	startLimit = 3 * time.Minute
+	callLimit  = 2 * time.Minute
+	stopLimit  = time.Minute
 )
 
 // javaOptions keep a peer small and its start short.

@@ -112,7 +112,7 @@ const elapsedTolerance = 300 * time.Millisecond
 // read them, because the two limiters are used concurrently but not at one instant.
 type slack struct {
 	steps, reading time.Duration
-	busy           time.Duration // the time of all calls, except waits, and of the snapshots
+	busy           time.Duration // the time of all calls, except waits, and of the snapshots, and by how much pauses were longer
 }
 
 func (s slack) ms() int64 { return 5 + (s.steps + s.reading).Milliseconds() }
@@ -121,7 +121,9 @@ func (s slack) ms() int64 { return 5 + (s.steps + s.reading).Milliseconds() }
 func (p *play) step(t testing.TB, phase string, st step, together, alone side) []difference {
 	t.Helper()
 	if st.pause > 0 {
+		began := time.Now()
 		time.Sleep(st.pause)
+		p.late.busy += time.Since(began) - st.pause
 		return nil
 	}
 	var answers [2]string

@@ -46,7 +46,7 @@ func TestTroubleChangedByJava(t *testing.T) {
 	t.Parallel()
 	versionsAbreast(t, func(t testing.TB, v version) {
 		// With the default of WithRecheck they notice in a second. Without it they would wait for an hour.
-		ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 		defer cancel()
 		var waiting []func()
 		for _, c := range []struct {

@@ -166,7 +166,7 @@ func named(err error) bool {
 // broken reports whether err says that the connection or Redis failed.
 func broken(err error) bool {
 	var op net.Error
-	return errors.Is(err, ratelimiter.ErrUnavailable) || errors.Is(err, io.EOF) || errors.As(err, &op) || errors.Is(err, redis.ErrPoolTimeout)
+	return errors.Is(err, ratelimiter.ErrUnavailable) || errors.Is(err, ratelimiter.ErrOverloaded) || errors.Is(err, io.EOF) || errors.As(err, &op) || errors.Is(err, redis.ErrPoolTimeout)
 }
 
 // safely calls f and turns a panic into an error.
@@ -182,7 +182,7 @@ func safely(f func() (int64, error)) (n int64, err error) {
 // kind returns the name of an error.
 func kind(err error) string {
 	for name, is := range map[string]error{
-		"ErrUnavailable": ratelimiter.ErrUnavailable, "ErrNotInitialized": ratelimiter.ErrNotInitialized, "ErrMalformed": ratelimiter.ErrMalformed,
+		"ErrUnavailable": ratelimiter.ErrUnavailable, "ErrOverloaded": ratelimiter.ErrOverloaded, "ErrNotInitialized": ratelimiter.ErrNotInitialized, "ErrMalformed": ratelimiter.ErrMalformed,
 		"ErrPermitsExceedRate": ratelimiter.ErrPermitsExceedRate, "ErrInvalidArgument": ratelimiter.ErrInvalidArgument,
 		"ErrConflict": ratelimiter.ErrConflict,
 	} {

@@ -115,6 +115,14 @@ var rows = []row{
 		"no caller gets an error; drift 0", scriptFlush,
 	},
 	{
+		"settlements", "100,000 grants are settled to less and more while connections are killed, scripts are flushed and large sets are healed",
+		"drift 0", settled(false),
+	},
+	{
+		"settlements, cluster", "the same on a cluster of three masters",
+		"the same", settled(true),
+	},
+	{
 		"cancel", "callers give up, 500 at a time, while they wait or their call is in flight",
 		"no permit is lost, no goroutine left", cancelled,
 	},

@@ -61,8 +61,10 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 	t.Helper()
 	ctx := context.Background()
 	_, value, permits := keysOf(name)
-	members := redistest.Must(rdb.ZRangeWithScores(ctx, permits, 0, -1).Result())(t)
-	for _, z := range members {
+	tx := rdb.TxPipeline() // a call of a caller that has left may be carried out between two commands
+	set, left := tx.ZRangeWithScores(ctx, permits, 0, -1), tx.Get(ctx, value)
+	redistest.Must(tx.Exec(ctx))(t)
+	for _, z := range set.Val() {
 		m := redistest.Must(wire.ParseMember([]byte(z.Member.(string))))(t)
 		if z.Score == 0 {
 			s.tripwires++
@@ -70,7 +72,7 @@ func inRedis(t testing.TB, rdb redis.UniversalClient, name string) (s stored) {
 			s.used += int64(m.Permits)
 		}
 	}
-	s.value = redistest.Must(rdb.Get(ctx, value).Int64())(t)
+	s.value = redistest.Must(left.Int64())(t)
 	return s
 }
 

@@ -263,7 +263,7 @@ func TestFindingsInABrowser(t *testing.T) {
 	// Copied.
 	b.visit("doctor")
 	b.until(`document.querySelector(".fix")`)
-	command := "rrl heal --redis redis://" + s.Addr() + "/0 billing:legacy --write"
+	command := "rrl heal billing:legacy --redis redis://" + s.Addr() + "/0 --user default --write"
 	b.until(fmt.Sprintf(`[...document.querySelectorAll(".fix")].some((e) => e.innerText === %q)`, command))
 	eval[bool](b, `(() => {
 		window.copied = [];

@@ -25,7 +25,7 @@ import org.redisson.api.RRateLimiter;
  * the permits already acquired are wasted, and the thread begins again after 50 ms, so that no permit is used long
  * after it was granted. Otherwise the thread posts to URL, with the header X-Dinggate-Caller "java" and, in X-Sent, the
  * clock in nanoseconds just before. It reads the response and sleeps PAUSE milliseconds. After an exception it sleeps
- * 50 ms. It begins no round after DURATION; an acquire that lasts longer is interrupted.
+ * 50 ms. It begins no round after DURATION, or when it is cancelled; an acquire that lasts longer is interrupted.
  *
  * It replies "calls=N", "wasted=N" for rounds that another limiter ended, and "error=COUNT*CLASS" for exceptions.
  */
@@ -34,7 +34,7 @@ final class Caller {
     private static final long AGAIN = 50;
 
     private final HttpClient http = HttpClient.newBuilder().version(HttpClient.Version.HTTP_1_1)
-            .connectTimeout(Duration.ofSeconds(5)).build();
+            .connectTimeout(Duration.ofMinutes(1)).build();
     private final URI uri;
     private final long pause;
     private final List<RRateLimiter> limiters;
@@ -59,6 +59,8 @@ final class Caller {
         }
         try {
             Thread.sleep(duration);
+        } catch (InterruptedException e) {
+            // cancelled: the time is up
         } finally {
             for (Thread thread : all) {
                 thread.interrupt();
@@ -110,7 +112,7 @@ final class Caller {
                 return false;
             }
         }
-        http.send(HttpRequest.newBuilder(uri).timeout(Duration.ofSeconds(5))
+        http.send(HttpRequest.newBuilder(uri).timeout(Duration.ofMinutes(1))
                 .header("Content-Type", "application/json").header("X-Dinggate-Caller", "java")
                 .header("X-Sent", String.valueOf(now()))
                 .POST(HttpRequest.BodyPublishers.ofString("{}")).build(), HttpResponse.BodyHandlers.ofString());
