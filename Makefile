@@ -30,12 +30,12 @@ cover: ## what the tests on miniredis cover, function by function
 	@RATELIMITER_COVER=1 tools/test-lanes.sh unit
 	@go tool cover -func=coverage/unit.out
 
-bench: ## this library beside Redisson and others, into docs/benchmarks-run.md; BENCH="-quick" for flags
+bench: ## this library beside Redisson and others, into benchmarks/run.out; BENCH='Row/=callers-512$$/=ours$$' for some rows, ROUNDS (5)
 	@benchmarks/prepare.sh
-	@cd benchmarks && go run . $(BENCH)
+	@cd benchmarks && go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 0.3s -timeout 0 -rounds $(or $(ROUNDS),5) . | tee run.out
 
 api: ## writes the exported names of each public package into its testdata/api.txt
-	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./metricname ./ratelimiterpage ./wire
+	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./metricname ./ratelimiterpage ./ratelimitertest ./wire
 
 compat-report: ## writes the docs/compatibility-matrix.md from a run of all Redisson versions
 	@compat_test/prepare.sh
@@ -54,8 +54,8 @@ page-screenshots: ## writes the pictures of rrl page into docs/, from a run of t
 	@tools/install-servers.sh redis-server chromium fonts-wqy-microhei
 	@cd page_test && RATELIMITER_LANE=redis RATELIMITER_PAGE_SCREENSHOTS=write go test -count=1 -run Pictures .
 
-demo: ## the command-line demo: a limited HTTP service on an embedded Redis
-	@go run ./cmd/rrl demo
+demo: ## a limiter at work, on an embedded Redis
+	@go run ./examples/demo
 
 docs: ## the tests of the pages: links, code blocks, names and what is generated
 	@go test -count=1 ./docs

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Installs the named packages (redis-server, valkey-server, chromium) if the program of
+# Installs the named packages (redis-server, lua5.4, chromium) if the program of
 # that name is missing, on Debian and its derivatives, as root or with a sudo
 # that needs no password. A package that the release lacks comes from Debian's
 # backports. On other systems it does nothing, and test-lanes.sh says what to

