@@ -34,8 +34,9 @@ func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, 
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: true})
 }
 
-// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled, or nil if the permits
-// were not acquired in time. It returns the same errors, such as ErrUnavailable.
+// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled. If the permits were not
+// acquired in time, which is not an error, it returns nil and nil: test the Grant before the work begins. It returns
+// the same errors, such as ErrUnavailable.
 func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (*Grant, error) {
 	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known})
 }
@@ -49,11 +50,21 @@ func (l *RateLimiter) acquireGrant(ctx context.Context, want engine.Request) (*G
 	return &Grant{limiter: l, permits: want.Permits, asked: r.Asked}, nil
 }
 
-// Limiter returns the limiter that the permits were acquired from.
-func (g *Grant) Limiter() *RateLimiter { return g.limiter }
+// Limiter returns the limiter that the permits were acquired from, nil if g is nil.
+func (g *Grant) Limiter() *RateLimiter {
+	if g == nil {
+		return nil
+	}
+	return g.limiter
+}
 
-// Permits returns how many permits were acquired.
-func (g *Grant) Permits() int64 { return g.permits }
+// Permits returns how many permits were acquired, 0 if g is nil.
+func (g *Grant) Permits() int64 {
+	if g == nil {
+		return 0
+	}
+	return g.permits
+}
 
 // Cancel gives the permits back, as if they had not been acquired. It is Settle(ctx, 0), with the same errors.
 func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }

@@ -27,7 +27,12 @@ func (d Delays) Spread() time.Duration { return d.Most - d.Least }
 
 // Delays returns the delays of the requests to host, which is in lower case and without a port. Requests that matched
 // no rule, and those without a response, do not count. A Transport measures up to 256 hosts at a time.
-func (t *Transport) Delays(host string) Delays { return t.delays.of(host, time.Now()) }
+func (t *Transport) Delays(host string) Delays {
+	if !t.made() {
+		return Delays{}
+	}
+	return t.delays.of(host, time.Now())
+}
 
 // maxMeasured is how many hosts a Transport measures.
 const maxMeasured = 256

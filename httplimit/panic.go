@@ -20,6 +20,12 @@ import (
 //   - a body that panics while it is read ahead ends with the PanicError.
 //
 // [EventPanic] reports each. A panic of the base's RoundTrip reaches the caller, as without a Transport.
+//
+// Its fields are:
+//
+//	Func  string // what panicked, such as "Limit.Key"
+//	Value any    // what it panicked with; Unwrap returns it if it is an error
+//	Stack []byte // the stack of the goroutine at that moment, as debug.Stack formats it
 type PanicError = guard.PanicError
 
 // contain calls f, and reports its panic by an event like e.

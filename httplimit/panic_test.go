@@ -220,3 +220,28 @@ func TestPanickingGetBody(t *testing.T) {
 		require.Equal(t, []string{"Request.GetBody"}, w.panics())
 	})
 }
+
+// TestZeroTransport: a Transport that New did not return rejects, closes the body, and says so.
+func TestZeroTransport(t *testing.T) {
+	for _, zero := range []*Transport{{}, nil} {
+		closed := false
+		req := redistest.Must(http.NewRequest("POST", "http://a.example/", closes{func() { closed = true }}))(t)
+		resp, err := zero.RoundTrip(req)
+		require.ErrorIs(t, err, ErrInvalidOption)
+		require.Nil(t, resp)
+		require.True(t, closed)
+		require.ErrorIs(t, zero.SetRules(), ErrInvalidOption)
+		require.Zero(t, zero.Delays("a.example"))
+		require.NotPanics(t, zero.CloseIdleConnections)
+	}
+}
+
+// A closes is an empty body that tells when it is closed.
+type closes struct{ told func() }
+
+func (closes) Read([]byte) (int, error) { return 0, io.EOF }
+
+func (c closes) Close() error {
+	c.told()
+	return nil
+}

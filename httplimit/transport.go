@@ -27,8 +27,8 @@ import (
 // that, leave some headroom or space the requests by Rate.MinGap: [Transport.Delays] shows how much is needed. A
 // request that fails on its way has spent its permits, because it may have arrived.
 //
-// Each hop of a redirect is a request of its own. The zero Transport is not usable; make one with [New]. A Transport
-// is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
+// Each hop of a redirect is a request of its own. The zero Transport is not usable, and rejects every request with
+// [ErrInvalidOption]; make one with [New]. A Transport is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
@@ -70,6 +70,12 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	return t, nil
 }
 
+// made reports whether New returned t.
+func (t *Transport) made() bool { return t != nil && t.limiters != nil }
+
+// errNotMade is the error of a Transport that is nil or the zero value.
+var errNotMade = fmt.Errorf("%w: the Transport is not one that New returned", ErrInvalidOption)
+
 // A ruleSet is the rules of a Transport at one time. Only the Transport and the requests that began with it hold it.
 type ruleSet struct {
 	id    uint64 // of this set and no other, for what must not hold the set itself
@@ -82,6 +88,9 @@ type ruleSet struct {
 // has in Redis, and [EventRateDiffers] reports if the new rules say otherwise. If a rule is wrong, SetRules returns
 // ErrInvalidRule with a [*FieldError] for each wrong field, and the old rules stay.
 func (t *Transport) SetRules(rules ...Rule) error {
+	if !t.made() {
+		return errNotMade
+	}
 	compiled, err := compileAll(rules)
 	if err != nil {
 		return err
@@ -94,6 +103,10 @@ func (t *Transport) SetRules(rules ...Rule) error {
 // response. If the limiters reject the request, it sends nothing and returns an [*Error], or the response of
 // [WithRejectionResponse]. It returns the base's errors unchanged.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
+	if !t.made() {
+		closeBody(req)
+		return nil, errNotMade
+	}
 	if req.URL == nil {
 		return t.cfg.base.RoundTrip(req) // which says so
 	}
@@ -115,6 +128,9 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // CloseIdleConnections closes the idle connections of the base, if the base has a method of that name.
 func (t *Transport) CloseIdleConnections() {
+	if !t.made() {
+		return
+	}
 	if b, ok := t.cfg.base.(interface{ CloseIdleConnections() }); ok {
 		b.CloseIdleConnections()
 	}

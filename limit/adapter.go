@@ -11,23 +11,21 @@ import (
 )
 
 // An Adapter makes a ratelimiter.RateLimiter a [Limiter]: a sliding log in Redis that Java programs can share.
-// Its durations are whole milliseconds. The zero value is not usable; call [NewAdapter].
+// Its durations are whole milliseconds. The zero value is not usable; call [NewAdapter]. A call of
+// an Adapter that NewAdapter did not return, or of nil, returns ratelimiter.ErrInvalidArgument.
 type Adapter struct {
 	limiter *ratelimiter.RateLimiter
 }
 
 // NewAdapter returns a Limiter that uses l. If l is nil, every call returns ratelimiter.ErrInvalidArgument.
 func NewAdapter(l *ratelimiter.RateLimiter) *Adapter {
-	if l == nil {
-		l = &ratelimiter.RateLimiter{} // which says so
-	}
 	return &Adapter{l}
 }
 
 // Allow implements [Limiter] by the method Allow of the RateLimiter, and returns its errors. While any permit is
 // in use Result.Reset is one interval, after which all are back at the latest.
 func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
-	r, err := a.limiter.Allow(ctx, n)
+	r, err := a.rateLimiter().Allow(ctx, n)
 	if err != nil {
 		return Result{}, err
 	}
@@ -36,11 +34,19 @@ func (a *Adapter) Allow(ctx context.Context, n int64) (Result, error) {
 
 // Peek implements [Limiter] by the method Peek of the RateLimiter, and returns its errors.
 func (a *Adapter) Peek(ctx context.Context, n int64) (Result, error) {
-	r, err := a.limiter.Peek(ctx, n)
+	r, err := a.rateLimiter().Peek(ctx, n)
 	if err != nil {
 		return Result{}, err
 	}
 	return adapted(r), nil
+}
+
+// rateLimiter returns the RateLimiter of a, or one whose calls say that there is none.
+func (a *Adapter) rateLimiter() *ratelimiter.RateLimiter {
+	if a == nil || a.limiter == nil {
+		return &ratelimiter.RateLimiter{}
+	}
+	return a.limiter
 }
 
 func adapted(from ratelimiter.Result) Result {
@@ -64,10 +70,10 @@ func (a *Adapter) waitInQueue(ctx context.Context, n int64, timeout time.Duratio
 		}
 	}
 	if timeout == math.MaxInt64 {
-		err := a.limiter.Acquire(ctx, n)
+		err := a.rateLimiter().Acquire(ctx, n)
 		return err == nil, err
 	}
-	return a.limiter.TryAcquire(ctx, n, max(timeout-time.Since(begin), 0))
+	return a.rateLimiter().TryAcquire(ctx, n, max(timeout-time.Since(begin), 0))
 }
 
 var _ Limiter = (*Adapter)(nil)

@@ -140,6 +140,9 @@ func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (Resul
 // holds what no limiter writes, and otherwise the errors of a call. After an error it can be called again. Once it was
 // successful, and without the option, it does nothing.
 func (s *Shared) Start(ctx context.Context) error {
+	if !s.made() {
+		return errNotShared
+	}
 	f := s.config.fleet
 	if err := contextError(ctx); f == nil || err != nil || f.hasBegun() {
 		return err

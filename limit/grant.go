@@ -95,6 +95,9 @@ func checkSettles(a Algorithm) error {
 // AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
 // errors, and [ErrCannotSettle].
 func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+	if !s.made() {
+		return Result{}, nil, errNotShared
+	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return Result{}, nil, err
 	}
@@ -110,6 +113,9 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
 func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
+	if !s.made() {
+		return nil, errNotShared
+	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return nil, err
 	}
@@ -122,6 +128,9 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 
 // AllowGrant is as that of a [Shared].
 func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+	if !l.made() {
+		return Result{}, nil, errNotLocal
+	}
 	if err := checkSettles(l.algorithm); err != nil {
 		return Result{}, nil, err
 	}
@@ -135,6 +144,9 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error)
 
 // WaitGrant is as that of a [Shared].
 func (l *Local) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
+	if !l.made() {
+		return nil, errNotLocal
+	}
 	granter := &localGranter{Local: l}
 	if err := Wait(ctx, granter, n); err != nil {
 		return nil, err
@@ -175,8 +187,13 @@ func (s *Shared) settle(ctx context.Context, x *settlement) error {
 	return err
 }
 
-// Permits returns how many permits were granted.
-func (g *Grant) Permits() int64 { return g.permits }
+// Permits returns how many permits were granted, 0 if g is nil.
+func (g *Grant) Permits() int64 {
+	if g == nil {
+		return 0
+	}
+	return g.permits
+}
 
 // Cancel gives the permits back, as if they had not been granted. It is Settle(ctx, 0).
 func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }

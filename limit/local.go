@@ -14,7 +14,8 @@ import (
 // limit together need a [Shared].
 //
 // It uses the monotonic clock, which is never put back, and needs neither Redis nor a goroutine. The zero
-// value is not usable; call [NewLocal]. Its methods are safe for concurrent use. It must not be copied.
+// value is not usable; call [NewLocal]. A call of a Local that NewLocal did not return, or of nil, returns
+// ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use. It must not be copied.
 type Local struct {
 	algorithm Algorithm
 	began     time.Time
@@ -49,7 +50,18 @@ func (l *Local) begunLocked() state {
 }
 
 // Algorithm returns the algorithm of the limiter.
-func (l *Local) Algorithm() Algorithm { return l.algorithm }
+func (l *Local) Algorithm() Algorithm {
+	if !l.made() {
+		return nil
+	}
+	return l.algorithm
+}
+
+// made reports whether NewLocal returned l.
+func (l *Local) made() bool { return l != nil && l.algorithm != nil }
+
+// errNotLocal is the error of a Local that is nil or the zero value.
+var errNotLocal = invalid("the Local is not one that NewLocal returned")
 
 // Allow implements [Limiter].
 func (l *Local) Allow(ctx context.Context, n int64) (Result, error) {
@@ -72,6 +84,9 @@ func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
 }
 
 func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
+	if !l.made() {
+		return decision{}, errNotLocal
+	}
 	if err := contextError(ctx); err != nil {
 		return decision{}, err
 	}

@@ -72,6 +72,26 @@ func TestNilArguments(t *testing.T) {
 	require.Zero(t, told, "a hook panicked")
 }
 
+// TestZeroValues: a limiter that its function did not return says so, and its methods without a context do not panic.
+func TestZeroValues(t *testing.T) {
+	local := (&Local{})
+	for _, l := range []Limiter{&Shared{}, (*Shared)(nil), (&Shared{}).For("key"), (*Shared)(nil).For("key"), local, (*Local)(nil), &Adapter{}, (*Adapter)(nil)} {
+		calls := allCalls(l)
+		require.Greater(t, len(calls), 3)
+		for name, call := range calls {
+			require.ErrorIs(t, call(t.Context()), ratelimiter.ErrInvalidArgument, "%T.%s", l, name)
+		}
+		v := reflect.ValueOf(l)
+		for i := range v.NumMethod() {
+			if m := v.Method(i); m.Type().NumIn() == 0 {
+				require.NotPanics(t, func() { m.Call(nil) }, "%T.%s", l, v.Type().Method(i).Name)
+			}
+		}
+	}
+	require.ErrorIs(t, (*Grant)(nil).Cancel(t.Context()), ratelimiter.ErrInvalidArgument)
+	require.Zero(t, (*Grant)(nil).Permits())
+}
+
 // TestNoReplyBeforeContextEnds checks that a caller whose context ends before there has been a reply is told so, and why,
 // as far as that is known.
 func TestNoReplyBeforeContextEnds(t *testing.T) {

@@ -15,6 +15,9 @@ import (
 //
 // Reset returns the errors of a call, as [Shared] describes them, after which the limiter may have been reset.
 func (s *Shared) Reset(ctx context.Context) error {
+	if !s.made() {
+		return errNotShared
+	}
 	if err := contextError(ctx); err != nil {
 		return err
 	}
@@ -44,6 +47,9 @@ func (s *Shared) Reset(ctx context.Context) error {
 
 // Reset makes the limiter as if it had never been used.
 func (l *Local) Reset() {
+	if !l.made() {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.state = l.begunLocked()

@@ -58,7 +58,8 @@ import (
 // replies with. No permits are granted with an error. An error does not contain the key, which may be a token: it has
 // the first eight hexadecimal digits of its SHA-256.
 //
-// The zero value is not usable; call [NewShared]. Its methods are safe for concurrent use.
+// The zero value is not usable; call [NewShared]. A call of a Shared that NewShared did not return, or of nil, returns
+// ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use.
 type Shared struct {
 	config *config
 	key    string
@@ -149,17 +150,39 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 // permits, in one Redis key, or two of one hash slot ([SlidingLog]). The empty key is that of the limiter that [NewShared] returns.
 // For is cheap and sends nothing.
 func (s *Shared) For(key string) *Shared {
+	if !s.made() {
+		return s
+	}
 	return &Shared{config: s.config, key: key, keys: s.config.redisKeys(key)}
 }
 
 // Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows.
-func (s *Shared) Algorithm() Algorithm { return s.config.now().declared }
+func (s *Shared) Algorithm() Algorithm {
+	if !s.made() {
+		return nil
+	}
+	return s.config.now().declared
+}
 
 // Keys returns the names of all keys in Redis that have the state of the limiter.
-func (s *Shared) Keys() []string { return slices.Clone(s.redisKeys(s.config.now())) }
+func (s *Shared) Keys() []string {
+	if !s.made() {
+		return nil
+	}
+	return slices.Clone(s.redisKeys(s.config.now()))
+}
+
+// made reports whether NewShared returned s, or the s that it is of.
+func (s *Shared) made() bool { return s != nil && s.config != nil }
+
+// errNotShared is the error of a Shared that is nil or the zero value.
+var errNotShared = invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
+	if !s.made() {
+		return Result{}, errNotShared
+	}
 	if len(s.config.hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
 		return s.ask(ctx, demand{n: n, spend: true})
 	}
@@ -170,11 +193,17 @@ func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
 
 // Peek implements [Limiter].
 func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
+	if !s.made() {
+		return Result{}, errNotShared
+	}
 	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (Result, error) { return s.peek(ctx, n) })
 }
 
 // Reserve implements [Reserver].
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
+	if !s.made() {
+		return Result{}, errNotShared
+	}
 	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost, nil) })
 }
 
@@ -217,6 +246,9 @@ func (s *Shared) label() string {
 
 // String returns the name of the limiter and its key.
 func (s *Shared) String() string {
+	if !s.made() {
+		return "no limiter"
+	}
 	if s.key == "" {
 		return fmt.Sprintf("%q", s.config.name)
 	}

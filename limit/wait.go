@@ -66,6 +66,9 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 	if s, ok := l.(*Shared); ok {
 		return s.waitFor(ctx, n, timeout, nil)
 	}
+	if q, ok := l.(*Local); ok && !q.made() {
+		return false, errNotLocal
+	}
 	begin := time.Now()
 	r, byContext, err := take(ctx, l, n, begin, timeout)
 	if err != nil {
@@ -125,6 +128,9 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 
 // waitFor is waitFor for a shared limiter. The mark of the grant goes to m, unless that is nil.
 func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
+	if !s.made() {
+		return false, errNotShared
+	}
 	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
 		if ctx == nil {
 			return Result{}, contextError(ctx)

@@ -35,6 +35,9 @@ type Answer struct {
 // Decide calls neither the KeyFuncs nor the function of WithWeight. It calls the functions of WithFailures and
 // WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
+	if !m.made() {
+		return notMade
+	}
 	key := ""
 	for _, k := range keys {
 		key += keyPart(k)
@@ -50,12 +53,21 @@ func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) A
 // their own: the caller makes an http.Request with the parts that the KeyFuncs and the function of [WithWeight] read.
 // Both the context of r and WithDecisionTime bound the decision.
 func (m *Middleware) DecideRequest(r *http.Request) Answer {
+	if !m.made() {
+		return notMade
+	}
 	spends, weight, err := m.spends(r)
 	if err != nil {
 		return m.decided(r, m.undecided(r.Context(), r, m.rules[0].spend(""), err))
 	}
 	return m.decided(r, m.answer(r.Context(), r, spends, weight))
 }
+
+// notMade is the answer of a Middleware that is nil or the zero value.
+var notMade = Answer{Decision: Decision{Outcome: OutcomeClosed, Err: invalid("the Middleware is not one that New returned")}}
+
+// made reports whether New returned m.
+func (m *Middleware) made() bool { return m != nil && len(m.rules) > 0 }
 
 // decided completes an answer and calls the function of WithDecisions.
 func (m *Middleware) decided(r *http.Request, a Answer) Answer {

@@ -61,6 +61,9 @@ func (r *rule) now() ratelimiter.Rate {
 // With [WithStoredRates] or [WithDryRun] Start sets a rate only if there is none, and returns [ErrRateDiffers] if
 // there is another one. Other errors are those of [ratelimiter.RateLimiter.SetRate].
 func (m *Middleware) Start(ctx context.Context) error {
+	if !m.made() {
+		return notMade.Err
+	}
 	var list []error
 	for _, r := range m.rules {
 		if r.Limiter == nil {

@@ -25,7 +25,7 @@ import (
 // second for each address and one per hour for each user, and limiters of other algorithms. You can also nest
 // Middlewares; a request that the inner one rejects has taken its permits in the outer one.
 //
-// The zero value is not usable; use [New] or [NewRules]. Methods are safe for concurrent use.
+// The zero value is not usable, and rejects every request with 503; use [New] or [NewRules]. Methods are safe for concurrent use.
 type Middleware struct {
 	client     *ratelimiter.Client
 	rules      []*rule
@@ -76,7 +76,7 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 		status = http.StatusServiceUnavailable
 	}
 	why := Rejection{Status: status, Limiter: a.Limiter, Policy: policyName(a.Policy), RetryAfter: a.RetryAfter, Err: a.Err}
-	if m.cfg.rejected != nil {
+	if m != nil && m.cfg.rejected != nil {
 		m.cfg.rejected(w, r, why)
 		return false
 	}

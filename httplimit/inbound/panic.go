@@ -10,6 +10,12 @@ import (
 
 // A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight], [WithFailures] or [WithDecisions]. A
 // request whose key or weight is unknown because of a panic is undecided: see [WithOutagePolicy].
+//
+// Its fields are:
+//
+//	Func  string // what panicked, such as "KeyFunc"
+//	Value any    // what it panicked with; Unwrap returns it if it is an error
+//	Stack []byte // the stack of the goroutine at that moment, as debug.Stack formats it
 type PanicError = guard.PanicError
 
 // contain calls f and returns its panic. It lets a panic with http.ErrAbortHandler pass, because that asks the server

@@ -5,6 +5,7 @@ package inbound
 import (
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -69,4 +70,17 @@ func TestAbortIsNotContained(t *testing.T) {
 			WithRejection(func(http.ResponseWriter, *http.Request, Rejection) { panic(mine) })).Handler(answers)
 		require.PanicsWithValue(t, mine, func() { ask(h, "1.1.1.1:1", "/") })
 	})
+}
+
+// TestZeroMiddleware: a Middleware that New did not return rejects every request, and says why.
+func TestZeroMiddleware(t *testing.T) {
+	for _, zero := range []*Middleware{{}, nil} {
+		require.ErrorIs(t, zero.Start(t.Context()), ratelimiter.ErrInvalidArgument)
+		a := zero.Decide(t.Context(), 1)
+		require.False(t, a.Passes())
+		require.ErrorIs(t, a.Err, ratelimiter.ErrInvalidArgument)
+		w := httptest.NewRecorder()
+		zero.Handler(nil).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		require.Equal(t, http.StatusServiceUnavailable, w.Code)
+	}
 }
