@@ -53,8 +53,10 @@ func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout tim
 	return r.Granted, err
 }
 
-// Acquire acquires permits, waiting as long as it takes. It returns the same errors as [RateLimiter.TryAcquire]. While
-// Redis is unavailable it goes on waiting, and returns ErrUnavailable after the time that [WithOutageLimit] sets.
+// Acquire acquires permits, waiting for them as long as it takes. Three things end the wait without permits: ctx, the Close
+// of the Client, and an outage of Redis, after which Acquire returns ErrUnavailable. It does so when the outage has lasted for
+// 30 seconds, or for the time that [WithOutageLimit] sets; call it again to go on waiting. It returns the same errors as
+// [RateLimiter.TryAcquire].
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	_, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
 	return err

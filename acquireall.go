@@ -57,9 +57,9 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands, nil)
 }
 
-// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. While Redis is
-// unavailable it goes on waiting, and returns ErrUnavailable after the time that [WithOutageLimit] sets. In every
-// other respect it is like [Client.TryAcquireAll].
+// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. An
+// outage of Redis ends the wait with ErrUnavailable, as with [RateLimiter.Acquire]. In every other respect it is like
+// [Client.TryAcquireAll].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, error) {
 	return c.acquireAll(ctx, true, time.Time{}, demands, nil)
 }

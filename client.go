@@ -23,8 +23,8 @@ import (
 // A Client creates the limiters of one Redis. Use one Client per process and Redis: a release or a new rate wakes at
 // once only the callers that wait in its own Client.
 //
-// While nobody acquires, a Client has no goroutine. It never has a connection or a finalizer of its own. Methods are
-// safe for concurrent use.
+// A Client has no goroutine while no call is in flight or waits, and never a connection or a finalizer of its own. Methods
+// are safe for concurrent use.
 type Client struct {
 	cfg     config
 	policy  *outage.Policy

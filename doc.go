@@ -1,25 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimiter provides a rate limiter that lives in Redis, for Go services that share it with each
-// other and with Java services that use Redisson. It is a port of Redisson's RRateLimiter to go-redis, with the
-// same keys, the same members and the same semantics.
+// Package ratelimiter provides a rate limiter in Redis that Go services share with each other and with Java services.
+// It is a port of Redisson's RRateLimiter to go-redis, with Redisson's keys and encoding.
 //
 //	client, err := ratelimiter.New(rdb)
+//	if err != nil {
+//		return err
+//	}
 //	defer client.Close()
-//	limiter := client.RateLimiter("sms")
-//	_, err := limiter.TrySetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})
-//	ok, err := limiter.TryAcquire(ctx, 2, time.Minute)
+//	if err := client.Ping(ctx); err != nil { // the address, the password or TLS is wrong
+//		return err
+//	}
+//	limiter := client.RateLimiter("sms").WithRate(ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})
 //
-// Most callers should use [RateLimiter.TryAcquire], which waits for permits until a timeout is over.
-// [RateLimiter.Acquire] waits as long as it takes, which suits background workers. [RateLimiter.Allow] never
-// waits; it reports how long the wait would be and how many permits are left, which suits HTTP middleware. All
-// three grant by the same limit: no window of length Rate.Interval holds more than Rate.Permits permits.
+//	ok, err := limiter.TryAcquire(ctx, 1, time.Minute)
+//	if err != nil {
+//		return err // no permits were acquired
+//	}
+//	if !ok {
+//		return errors.New("too many text messages")
+//	}
 //
-// [RateLimiter.TrySetRate] creates a limiter and leaves one that already has a rate unchanged, so every process
-// may call it when it starts. [RateLimiter.SetRate] and [RateLimiter.UpdateRate] change the rate of a limiter.
-// Clients and limiters are safe for concurrent use. An idle limiter costs nothing: it has no goroutine, no
-// timer and no finalizer.
+// [New] returns a [Client], of which a process needs one for each Redis. [Client.Ping] tells at the start whether Redis
+// replies. [RateLimiter.WithRate] gives a limiter that has no rate the one in the program; a limiter that has a
+// rate keeps it, until [RateLimiter.SetRate] changes it.
 //
-// The file docs/design/protocol.md describes what is stored in Redis, in enough detail to write another
-// implementation. The file docs/compatibility.md lists where this package differs from Redisson, and why.
+// Three methods acquire permits. All grant by the same limit: no window of length Rate.Interval holds more than
+// Rate.Permits permits.
+//
+//   - [RateLimiter.Allow] never waits. It returns a [Result] with the permits left and the wait. Use it in handlers.
+//   - [RateLimiter.TryAcquire] waits until a timeout. Use it for work that has a deadline.
+//   - [RateLimiter.Acquire] waits as long as it takes. Use it in workers.
+//
+// A rejection is not an error. After an error you do not have the permits. While Redis is down, calls return
+// [ErrUnavailable], those that wait after half a minute: see [WithOutageLimit], and [WithOutagePolicy] to grant permits
+// nevertheless. [Client.TryAcquireAll] takes permits of several limiters, [RateLimiter.AcquireGrant] those of work
+// whose cost is not known yet, and [RateLimiter.CoolDown] pauses all callers.
+//
+// Clients and limiters are safe for concurrent use. An idle limiter has no goroutine, timer or finalizer.
+//
+// The other packages:
+//
+//   - [github.com/goredisson/ratelimiter/httplimit/inbound] limits the requests that an HTTP server receives, grpclimit
+//     the calls of a gRPC server.
+//   - [github.com/goredisson/ratelimiter/httplimit] keeps the requests that a program sends within the limits of a
+//     platform. Its subpackage platform knows some of these, rulefile reads limits from a file, and gateway is a proxy
+//     for programs in other languages.
+//   - [github.com/goredisson/ratelimiter/limit] has other algorithms, such as token bucket, GCRA and calendar quotas;
+//     its limittest tests a limiter of your own.
+//   - otelratelimiter and prometheusratelimiter provide metrics, with metricname; ratelimiterpage is a web page that
+//     shows live limiters; ratelimitertest tests programs in virtual time; wire describes what Redis stores.
+//
+// In the repository, docs/README.md lists all pages: docs/quickstart.md is a first program, docs/from-java.md is about
+// replacing Redisson, docs/compatibility.md lists the differences, and docs/design/protocol.md describes what is in Redis.
 package ratelimiter

@@ -5,9 +5,13 @@
 //
 //	limits, err := inbound.New(client, "orders", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByPattern(nil), inbound.ByHeader("authorization")))
+//	if err != nil {
+//		return err
+//	}
 //	server := grpc.NewServer(
 //		grpc.ChainUnaryInterceptor(grpclimit.UnaryServerInterceptor(limits)),
 //		grpc.ChainStreamInterceptor(grpclimit.StreamServerInterceptor(limits)))
+//	defer server.Stop()
 //
 // KeyFuncs and weights see a call as an HTTP request: a POST of its full method, with its metadata as header fields,
 // the TLS state of the connection, and no body. So ByPattern uses the full method, such as "/shop.Orders/Create",

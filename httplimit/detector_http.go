@@ -51,9 +51,8 @@ func HTTPDetector() Detector {
 	}}
 }
 
-// DefaultMaxRetryAfter is the bound of [WithMaxRetryAfter] unless it is set. Whoever responds chooses the header. An
-// hour is the longest window of a documented limit that such a header ends (GitHub's). A host that asks for more is
-// asked again every hour, which costs it one rejection.
+// DefaultMaxRetryAfter is the bound of Retry-After unless [WithMaxRetryAfter] sets another. An hour is the longest window of
+// a documented limit whose end such a header names (GitHub's). If a host asks for more, a request is sent to it once an hour.
 const DefaultMaxRetryAfter = time.Hour
 
 func (r *Response) longestRetryAfter() time.Duration {

@@ -1,23 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package httplimit keeps the HTTP requests that a fleet sends within limits that it shares through Redis.
-//
-// A [Transport] wraps any [http.RoundTripper]. Before it sends a request, it takes permits from every limiter that
-// the request's [Rule]s name, all or none, and waits for them as long as the request's context allows. It shows the
-// platform's response to [Detector]s. If one of them finds that the platform throttled the call, the limiters of that
-// host or platform cool down: nobody in the fleet, Redisson in Java included, gets a permit before the penalty ends.
+// Package httplimit keeps the requests that your programs send to an API within its limits. All processes share the
+// limits through Redis. For the requests that a server receives, see package inbound.
 //
 //	transport, err := httplimit.New(client, httplimit.WithRules(httplimit.Rule{
 //		Match:  httplimit.Match{Patterns: []string{"POST api.example.com/messages/"}},
 //		Limits: []httplimit.Limit{{Name: "example:messages", Rate: ratelimiter.Rate{Permits: 20, Interval: time.Second}}},
 //	}))
-//	httpClient := &http.Client{Transport: transport}
+//	if err != nil {
+//		return err
+//	}
+//	api := &http.Client{Transport: transport}
+//	resp, err := api.Post("https://api.example.com/messages/", "text/plain", strings.NewReader("hello"))
+//	var rejected *httplimit.Error
+//	if errors.As(err, &rejected) { // the request was not sent
+//		return fmt.Errorf("%s: try again in %v", rejected.Limiter, rejected.Wait)
+//	}
+//	if err != nil {
+//		return httplimit.Redact(err) // without the secrets in the URL
+//	}
+//	defer resp.Body.Close()
 //
-// Pass the httpClient to anything that accepts an http.Client, as most SDKs do. A rejected request was not sent, and
-// its error is an [*Error] for which errors.Is(err, [ErrRejected]) holds. The errors of http.Client contain the URL
-// with any secrets in it: pass them through [Redact] before you log them.
+// Pass the http.Client to the SDK of the platform; docs/sdks.md has the line for many of them.
 //
-// Package platform has rules for some platforms and detectors of their rejections, and package rulefile reads rules
-// from a YAML or JSON file. Package inbound is for the requests that a server receives. All three are separate
-// packages, so this one links nothing but what the limiter itself needs.
+// A [Transport] wraps an [http.RoundTripper]. Before it sends a request, it takes permits of all limiters that the
+// rules of the request name, or of none. It waits for them until the deadline of the request's context, and for
+// [DefaultMaxWait] if there is no deadline and no [WithMaxWait]. A request that gets no permits in time is not
+// sent, and its error is an [*Error], for which errors.Is(err, [ErrRejected]) holds.
+//
+// Each [Rule] has a [Match], which says for which requests it is, and Limits. A [Detector] looks at the platform's
+// responses. If it finds that the platform throttled a request, the limiter in question cools down: no process, in Go
+// or Java, gets permits of it before the penalty is over. Function [WithEvents] reports all of this.
+//
+// Package platform has profiles of DingTalk, WeCom, Feishu, GitHub and platforms of language models: see
+// [WithProfile]. Package rulefile reads rules from a file in YAML or JSON. Package gateway is a proxy for programs in
+// other languages.
 package httplimit

@@ -14,8 +14,11 @@ import (
 // context's error:
 //
 //	ctx, explain := httplimit.Watch(ctx)
-//	answer, err := client.Chat.Completions.New(ctx, params)
-//	err = explain(err) // errors.Is(err, httplimit.ErrRejected), errors.As(err, &rejection)
+//	err := explain(ask(ctx)) // ask calls the SDK
+//	var rejected *httplimit.Error
+//	if errors.As(err, &rejected) {
+//		return fmt.Errorf("not sent because of %s: %w", rejected.Limiter, err)
+//	}
 //
 // Once a request with that context is rejected, later ones are rejected at once with the same [*Error], so the SDK's
 // retries do not wait again. explain returns err itself if it is nil, if it contains the reason already, or if

@@ -15,8 +15,18 @@ import (
 //
 //	// Gemini's requests of a day: https://ai.google.dev/gemini-api/docs/rate-limits
 //	pacific, err := time.LoadLocation("America/Los_Angeles")
-//	...
-//	limit.CalendarQuota{Permits: 250, Per: limit.Day, Location: pacific}
+//	if err != nil {
+//		return err
+//	}
+//	quota, err := limit.NewShared(rdb, "gemini", limit.CalendarQuota{Permits: 250, Per: limit.Day, Location: pacific})
+//	if err != nil {
+//		return err
+//	}
+//	result, err := quota.Allow(ctx, 1)
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Println(result.Granted, result.Available)
 //
 // A period begins at the first instant at which the clocks of Location show At, or later, on its day. So a day in
 // which clocks are put forward has 23 hours and one in which they are put back 25, one that has no midnight begins when its

@@ -1,40 +1,47 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limit has the rate limiters of the literature besides RRateLimiter, each in two forms: local,
-// for one process, and shared, in Redis, by every process that uses the same name and parameters.
+// Package limit provides rate limiters with eleven algorithms, from fixed windows to token buckets and calendar quotas.
+// A [Shared] is kept in Redis by all processes that use its name; a [Local] limits one process.
 //
 //	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
-//		Rate:     limit.Rate{Permits: 10, Interval: time.Second},
+//		Rate:  limit.Rate{Permits: 10, Interval: time.Second},
 //		Burst: 20,
 //	})
-//	...
-//	r, err := api.For(userID).Allow(ctx, 1)
-//	if err == nil && !r.Granted {
-//		// 429, Retry-After: r.Wait
+//	if err != nil {
+//		return err
+//	}
+//	result, err := api.For(userID).Allow(ctx, 1) // each user has a bucket
+//	if err != nil {
+//		return err // no permits were granted
+//	}
+//	if !result.Granted {
+//		return fmt.Errorf("too many requests, try again in %v", result.Wait)
 //	}
 //
-// The algorithms differ in what they admit. The comment of each type describes its model, its bound (which
-// is also its method Bound), what it does not promise, and where it comes from:
+// Allow never waits; the functions [Wait] and [WaitTimeout] do. Both also work with an [Adapter], which makes a
+// ratelimiter.RateLimiter a [Limiter].
 //
-//	FixedWindow      cheapest; up to twice the rate around the edge of two windows
-//	SlidingLog       exact; memory for each grant
-//	SlidingCounter   two counters; near the rate for even traffic, up to twice the rate for uneven
-//	CalendarQuota    so many in each day, week or month of a time zone
+// Which one? [GCRA] if in doubt: it stores one number a key and allows bursts. [SlidingLog] if no window may hold more
+// than the rate. [CalendarQuota] for so many calls in a day or month. [LeakyQueue] for an even flow. The comment of
+// each type describes its model, its bound, which its method Bound returns, what it does not promise, and its source:
+//
+//	FixedWindow      one count a window; up to twice the rate around the edge of two windows
+//	SlidingLog       exact; stores each grant
+//	SlidingCounter   two counts; near the rate for even traffic, up to twice the rate for uneven
+//	CalendarQuota    permits for each day, week or month of a time zone
 //	IntervalBucket   a token bucket that is refilled in steps
 //	TokenBucket      a token bucket that is refilled continuously
-//	DebtBucket       a TokenBucket in which one call may go into debt, which the next one waits for
-//	GCRA             the leaky bucket as a meter, whose whole state is one instant
-//	LeakyQueue       the leaky bucket as a queue: an even outflow, and waits that are known
+//	DebtBucket       a TokenBucket that one call may overdraw; the next call waits until it is even
+//	GCRA             the leaky bucket as a meter; its state is one instant
+//	LeakyQueue       the leaky bucket as a queue: an even outflow, and known waits
 //	SmoothBursty     Guava's RateLimiter.create(rate)
 //	SmoothWarmingUp  Guava's RateLimiter.create(rate, warmup)
 //
-// The counters and buckets among them have grants that can be settled, once it is known what was used: see [Grant].
+// Grants of the windows, counters and buckets can be settled to what was used: see [Grant]. Guava's two follow Guava's
+// arithmetic; the others count in whole permits and microseconds and lose nothing to rounding.
 //
-// All but Guava's two count permits and microseconds in whole numbers and lose nothing to rounding; Guava's
-// two follow Guava's arithmetic. [NewAdapter] makes a RRateLimiter one of them. Package limittest tests that
-// a limiter, one of these or your own, keeps its promises.
-//
-// A shared limiter is one script on one Redis key for each key. It decides by the clock of Redis and needs Redis 5
-// or later, or Valkey. Concurrent calls share a round trip, and what is known to be rejected is
-// rejected without a call. A call whose reply is lost is sent again and takes its permits once; see [Shared].
+// A Shared runs one script on one Redis key for each key, by the clock of Redis, on Redis 5 or later, or Valkey.
+// Concurrent calls share a round trip, a call that is known to be rejected is rejected without one, and a call
+// whose reply is lost is sent again and takes its permits once. To share a limit with Java, or to take permits of several limiters
+// at once, use package ratelimiter. Package limittest tests a Limiter of your own.
 package limit

@@ -200,23 +200,21 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 
 // Settle makes the grant one of the permits that were used.
 //
-// Less than was granted gives the rest back, but no more than has not come back by itself: of a window nothing once it has
-// ended, and of a bucket nothing of what has come in for the grant since, where permits come in for grants in their order. If
-// other grants have given permits back meanwhile, it may be less, but no less than the permits without all that has come
-// in. A grant gives nothing back once its limiter was reset, its key was lost or the clock of Redis was put back.
-// So nobody is granted more than if the grant had been that of fewer permits, and Bound holds. Callers of this process
-// that wait are served at once, and those of other processes within a second.
+// If actual is less than was granted, Settle gives the rest back at once, except for what has become available by itself
+// since: of a window nothing once it has ended, and of a bucket nothing of what has been refilled for this grant. If other
+// grants were settled meanwhile it may be less still, and it is nothing if the limiter was reset, its key was lost, the
+// clock of Redis was put back, or an outage policy made the grant ([WithOutagePolicy]). So Bound holds. Waiting callers of
+// this process are served at once, and those of other processes within a second.
 //
-// More is taken at the instant of Settle, in the window or from the bucket of that instant, whatever is left. The limiter may
-// owe permits then, and grants none until they have come in. What a window owes beyond its permits ends with it, except that
-// the next window of a [SlidingCounter] counts it as it counts every permit; a bucket owes until all has come in. A
-// window or an [IntervalBucket] owes up to 2^32-1 permits, and the others as many as they count exactly. Bound does not
-// include what Settle takes. A grant that an outage policy made ([WithOutagePolicy]) gives nothing back.
+// If actual is more, Settle takes the difference now, however many permits are left. The limiter may then owe permits, and
+// grants none until it is even: a window until it ends (the next window of a [SlidingCounter] counts them as it counts all
+// permits), a bucket until they have been refilled. A window or an [IntervalBucket] owes up to 2^32-1 permits, and the
+// others as many as they count exactly. Bound does not include them.
 //
-// A reply that is lost does not settle a grant twice. The errors are ratelimiter.ErrInvalidArgument if actual is not in
-// 0..2^32-1, ratelimiter.ErrSettled, ctx.Err(), ratelimiter.ErrUnavailable, and those from Redis. After any of the last three
-// the grant may have been settled or not: the same call may be made again, and makes sure of it, or returns
-// ErrUnavailable if Redis can no longer tell; see [Shared]. One with another number returns ErrSettled.
+// Settle returns ratelimiter.ErrInvalidArgument if actual is not in 0..2^32-1, ratelimiter.ErrSettled, ctx.Err(),
+// ratelimiter.ErrUnavailable, or an error from Redis. After any of the last three the grant may or may not have been settled.
+// Make the same call again to be sure: it settles the grant at most once, and returns ErrUnavailable if Redis can no longer
+// tell; see [Shared]. A call with another number returns ErrSettled.
 func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if g == nil || g.limiter == nil {
 		return invalid("the Grant is not one that AllowGrant or WaitGrant returned")

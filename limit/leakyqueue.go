@@ -19,9 +19,9 @@ import (
 // Bound: n + Rate × window, counted at the turns of calls of n permits. With n = 1 that is one turn in the
 // time of each permit: there is never a burst.
 //
-// It does not promise that a turn is used: that of a caller that has left passes unused. [Wait] reserves turns no more than a second
-// ahead, so callers that have left keep the queue closed for no longer than that and the time of the permits of one of them.
-// The order in which callers of several processes come is kept within that second, and for those who call Reserve.
+// It does not promise that a turn is used: the turn of a caller that gave up passes unused. [Wait] reserves turns at most a second
+// ahead, so such callers keep the queue closed for no longer than that second and the time of one request. Among callers of
+// several processes the order of arrival is kept within that second, and for callers of Reserve.
 //
 // Source: the leaky bucket with which https://nginx.org/en/docs/http/ngx_http_limit_req_module.html delays
 // requests.

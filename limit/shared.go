@@ -100,9 +100,9 @@ func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 // limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
 
-// WithoutCachedRejections makes the limiter ask Redis for each request, also when it knows that Redis would reject. It is
-// for those who delete keys, or put the clock of Redis forward, and want the effect at once rather than within a second.
-// The default is that a request which is known to be rejected costs no call.
+// WithoutCachedRejections makes the limiter ask Redis for each request, also when it knows that Redis would reject it. Use it
+// if keys are deleted, or the clock of Redis is put forward, and the effect must be seen at once rather than within a
+// second. The default is to reject without a call if the rejection is known.
 func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown = true } }
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover

@@ -22,28 +22,20 @@ const leastWait = time.Millisecond
 // It returns ctx.Err() when ctx is done, and context.DeadlineExceeded as soon as it is known that the permits
 // will not be available before the deadline of ctx. Wait also returns the errors of l.
 //
-// Of a limiter that grants in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) Wait reserves a turn only when it is no more
-// than a second away. A turn that is reserved when ctx ends the wait is not given back. So callers that have left, however many, close the limiter
-// for no longer than a second and the time of the permits of one of them.
+// Callers of one process that wait for the same key of a [Shared] are served first come, first served, and share calls of
+// Redis. A large request blocks those behind it, so it does not starve. If other processes take its permits, the next
+// call also asks for the smaller requests behind it; a large request therefore delays a small one by at most twice the time
+// in which an unused limiter fills. Allow and Reserve do not join the queue. While callers wait for longer than a second, the
+// process asks Redis about the key once a second. It notices within that time that permits became free early, because a
+// [Grant] was settled, the key was deleted, or Redis lost its data.
 //
-// The callers of one process that wait for a key of a [Shared] form a queue: first come, first served. Redis
-// is asked when the first of them can be served, for it and for those right behind it who want as many permits,
-// so that a grant takes about one call, however many wait. A large call does not starve behind small ones: those
-// behind it wait until it is served. If other processes take the permits for which it waits, and it is rejected
-// when it was told to come, the next call asks for all who wait, and what is too little for the first goes to those
-// behind it. So a large call holds up a small one for two of the waits that it is told at most, each of which is
-// no longer than an unused limiter takes to be full. Allow and Reserve do not stand in the queue.
+// Callers that wait for a [Local] are served in order only if its algorithm grants in advance. Otherwise, and with a Limiter
+// of another package, whoever asks first gets the permits, each asks at least once a second, and small requests can keep a
+// large one waiting. An [Adapter] has the queue of its ratelimiter.Client.
 //
-// Permits are available earlier than the first caller was told if a [Grant] is settled to less, the key is deleted, Redis has
-// lost its data, or its clock is put forward. So while somebody waits for a Shared for longer than a second, the process asks Redis about the
-// key once a second, and those who wait are served in their order as soon as it notices. That Redis does not reply to
-// such a question ends no wait.
-//
-// The callers that wait for a [Local] whose algorithm grants in advance are served in their order, too. Those of other
-// algorithms, or of a Limiter of another package, form no queue: the first to ask when permits are available gets them, so
-// that small calls can keep a large one waiting. Each of them asks once a second at least. An [Adapter] has the queue of
-// its ratelimiter.Client. It knows how long a wait takes at least when it begins, and learns nothing more of it
-// until it ends.
+// With an algorithm that grants in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) Wait reserves a turn at most a
+// second ahead. A turn that is reserved when ctx ends the wait is lost, so callers that gave up keep the limiter closed
+// for no longer than that second and the time of one request.
 func Wait(ctx context.Context, l Limiter, n int64) error {
 	_, err := waitFor(ctx, l, n, math.MaxInt64)
 	return err

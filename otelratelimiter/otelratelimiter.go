@@ -6,9 +6,17 @@
 //		name, _, _ := strings.Cut(limiter, ":")
 //		return name
 //	}))
+//	if err != nil {
+//		return err
+//	}
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
 //
-// The instruments are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Their shape follows
+// [NewHook] is for limiters, [Events] for an httplimit.Transport, and [Decisions] for an inbound.Middleware. [Watch]
+// reports the state of single limiters. The instruments are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Their shape follows
 // the aspnetcore.rate_limiting metrics of OpenTelemetry's semantic conventions. Names of limiters may contain users,
 // addresses or tokens, so no metric has them. Instead, the attribute policy has the value that the function of
 // [WithPolicies] returns for a name. It has at most 64 values.

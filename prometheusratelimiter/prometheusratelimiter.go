@@ -6,9 +6,17 @@
 //		name, _, _ := strings.Cut(limiter, ":")
 //		return name
 //	})
+//	if err != nil {
+//		return err
+//	}
 //	client, err := ratelimiter.New(rdb, ratelimiter.WithHook(hook))
+//	if err != nil {
+//		return err
+//	}
+//	defer client.Close()
 //
-// The metrics are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Names of limiters may
+// [NewHook] is for limiters, [Events] for an httplimit.Transport, and [Decisions] for an inbound.Middleware. [Watch]
+// reports the state of single limiters. The metrics are listed in docs/metrics.md of the module github.com/goredisson/ratelimiter. Names of limiters may
 // contain users, addresses or tokens, so no metric of NewHook has them. Instead, the label policy has the value that
 // a function of yours returns for a name. It has at most 64 values.
 package prometheusratelimiter

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis. They may be used by Java
-// services with Redisson, by Go services with package ratelimiter, or by both.
+// Package ratelimiterpage serves a web page that shows the rate limiters of a live Redis, no matter whether Go services
+// or Java services with Redisson use them.
 //
-//	page, err := ratelimiterpage.New(rdb)
+//	page, err := ratelimiterpage.New(rdb, ratelimiterpage.WithToken("a long random text"))
 //	if err != nil {
 //		return err
 //	}
 //	defer page.Close()
 //	mux.Handle("/limiters/", page)
 //
-// A list shows all limiters, and can be filtered, sorted and paged. The page of a limiter shows its window as a
-// moving timeline, its keys and members as Redis stores them, and what is wrong with it. Without JavaScript the page
-// works but does not refresh. It loads nothing from elsewhere. Its text is English or Chinese.
+// A list of all limiters can be filtered, sorted and paged. The page of a limiter shows its window as a moving
+// timeline, its keys and members as Redis stores them, and what is wrong with it. It is in English or Chinese, loads
+// nothing from other sites, and works without JavaScript, but then does not refresh.
 //
-// The page is read-only unless [WithWrites] is given, and open to everybody unless [WithToken] is given: mount it
-// behind your service's authentication. Command rrl page serves it alone.
+// Without [WithToken] everybody who reaches the page can read it, so mount it behind the authentication of your service.
+// Without [WithWrites] nobody can change a limiter. Command rrl page serves the page by itself.
 package ratelimiterpage
 
 import (

@@ -2,14 +2,28 @@
 
 // Package ratelimitertest tests code that uses limiters, without a Redis server and without waiting.
 //
-// [Run] runs a test with a Redis in memory and in virtual time: a minute passes at once, and durations are exact. [NewRedis] is that
-// Redis alone, for a test in real time, or for one that has made its own bubble with synctest.Test. Both have the scripts of this
-// module run by [miniredis], so that limiters behave as with a Redis server. A [Fake] is for code that depends on an interface
-// with the few methods that it calls.
+//	func TestSixthMessageWaits(t *testing.T) {
+//		ratelimitertest.Run(t, func(t *testing.T, rdb *redis.Client) {
+//			client := ratelimitertest.NewClient(t, rdb)
+//			limiter := client.RateLimiter("sms").WithRate(ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second})
+//			start := time.Now()
+//			for range 6 {
+//				if err := limiter.Acquire(t.Context(), 1); err != nil {
+//					t.Fatal(err)
+//				}
+//			}
+//			if waited := time.Since(start); waited != 10*time.Second { // exactly, and at once
+//				t.Error(waited)
+//			}
+//		})
+//	}
 //
-// Only tests should import this package: it links miniredis.
+// [Run] runs a test with a Redis in memory and in virtual time: a minute passes at once, and durations are exact. [NewRedis]
+// returns that Redis alone, for a test in real time, or for one that has made its own bubble with synctest.Test. In both,
+// miniredis runs the scripts of this module, so limiters behave as with a Redis server. A [Fake] is for code that depends on an
+// interface with the few methods that it calls.
 //
-// [miniredis]: https://github.com/alicebob/miniredis
+// Only tests should import this package: it links github.com/alicebob/miniredis/v2.
 package ratelimitertest
 
 import (

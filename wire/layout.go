@@ -14,7 +14,7 @@ const (
 	// LayoutFI is written by Redisson 3.13.3 to 3.16.3: 8 bytes in the format FormatFI.
 	LayoutFI
 	// LayoutLc0I is written by Redisson 3.16.4 to 3.16.8, and by this package with
-	// [ratelimiter.WithMemberFormat]: 20 bytes in the format FormatLc0I.
+	// ratelimiter.WithMemberFormat: 20 bytes in the format FormatLc0I.
 	LayoutLc0I
 	// LayoutBc0IShort is written by Redisson 3.17.0 to 3.20.x: 13 bytes in the format FormatBc0I.
 	LayoutBc0IShort
@@ -53,7 +53,7 @@ func (y Layout) Writers() string { return layouts[y.row()].writers }
 // count random bytes as permits. This package reads every layout except LayoutUnknown.
 func (y Layout) Readers() string { return layouts[y.row()].readers }
 
-// Layout returns the layout of a member that [ParseMember] or [ratelimiter.RateLimiter.Inspect] has returned.
+// Layout returns the layout of a member that [ParseMember] or ratelimiter.RateLimiter.Inspect has returned.
 func (m Member) Layout() Layout {
 	switch {
 	case m.Format == FormatFI:

@@ -48,7 +48,7 @@ type Member struct {
 }
 
 // ParseMember parses a member of any of the four layouts. If the bytes fit none of them, it returns an error that
-// wraps [ratelimiter.ErrMalformed], and a Member with the format FormatUnknown and the permits that a reader finds in
+// wraps ratelimiter.ErrMalformed, and a Member with the format FormatUnknown and the permits that a reader finds in
 // the last four bytes.
 func ParseMember(b []byte) (Member, error) {
 	m := Member{}

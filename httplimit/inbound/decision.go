@@ -12,8 +12,8 @@ const (
 	OutcomeUnlimited Outcome = "unlimited" // it takes no permits, and was passed on
 	OutcomeGranted   Outcome = "granted"   // it got its permits, and was passed on
 	OutcomeRejected  Outcome = "rejected"  // it was rejected with 429
-	OutcomeOpen      Outcome = "open"      // nobody could decide, and the outage policy passed it on
-	OutcomeClosed    Outcome = "closed"    // nobody could decide, and it was rejected with 503
+	OutcomeOpen      Outcome = "open"      // Redis did not decide in time, and the outage policy passed it on
+	OutcomeClosed    Outcome = "closed"    // Redis did not decide in time, and it was rejected with 503
 )
 
 // A Decision is what a Middleware decided about a request; see [WithDecisions].

@@ -79,10 +79,12 @@ func Hash(r *http.Request, secret string) string {
 	return keyname.KeyedHash(key, secret)
 }
 
-// ByPattern gives each pattern of mux its own permits, whatever the paths of the requests. With a nil mux it uses the
-// pattern that the request has already matched, for a Middleware that wraps the handlers inside a mux. Requests that
-// match no pattern share one limiter. With a nil mux those are all requests if the Middleware wraps the mux, or if a
-// framework has a router of its own; then the function of [WithFailures] gets [ErrNoPattern] once.
+// ByPattern gives each pattern of mux its own permits, whatever the paths of the requests are. Requests that match no
+// pattern share one limiter.
+//
+// A nil mux is for a Middleware that wraps the handlers inside a mux: the key is then the pattern that the request has
+// matched already. If such a Middleware wraps the mux itself, or a framework with another router, no request has a
+// pattern, and all share one limiter; the function of [WithFailures] gets [ErrNoPattern] once.
 func ByPattern(mux *http.ServeMux) KeyFunc {
 	return func(r *http.Request) (string, bool) {
 		pattern, none := r.Pattern, noPattern

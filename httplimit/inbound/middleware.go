@@ -18,7 +18,10 @@ import (
 //
 //	m, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 100, Interval: time.Minute},
 //		inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{})))
-//	http.ListenAndServe(addr, m.Handler(mux))
+//	if err != nil {
+//		return err
+//	}
+//	return http.ListenAndServe(":8080", m.Handler(mux))
 //
 // All servers that use the name share the limit, and Java services may share it too. No request waits: a rejected
 // request costs one round trip to Redis and takes no permits. [NewRules] combines several limits, such as one per

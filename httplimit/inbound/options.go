@@ -31,8 +31,9 @@ type config struct {
 // An Option configures a Middleware.
 type Option func(*config)
 
-// WithKeys divides the limit, or each limit of several rules. Requests with the same keys share a limiter, which is
-// named after the Middleware and the keys. The default is one limiter for all requests.
+// WithKeys says which requests share permits: those for which all keys are the same. Each combination of keys has a
+// limiter of its own, in each rule, whose name is that of the rule and the keys. The default is one limiter for all
+// requests.
 func WithKeys(keys ...KeyFunc) Option {
 	return func(c *config) { c.keys = append(c.keys, keys...) }
 }

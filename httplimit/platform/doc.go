@@ -1,20 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package platform has profiles and detectors of some platforms, for an [httplimit.Transport]. A profile holds a
-// platform's published limits as rules. A detector recognizes the responses by which a platform throttles a request.
-// There are profiles of DingTalk, WeCom, Feishu (Lark), GitHub, OpenAI, Anthropic and DashScope, and more detectors,
-// such as those of WeChat, Amazon S3 and Tencent Cloud.
+// Package platform knows the published limits of some platforms, for an [httplimit.Transport]. It is not made by any
+// of these platforms.
 //
 //	transport, err := httplimit.New(client, httplimit.WithProfile(platform.DingTalk("dingappkey",
-//		platform.WithRate(platform.ScopeAppAPI, 60, time.Second))))
+//		platform.WithRate(platform.ScopeAppAPI, 60, time.Second)))) // a larger limit that you have bought
+//	if err != nil {
+//		return err
+//	}
+//	api := &http.Client{Transport: transport}
+//	if _, err := api.Get("https://oapi.dingtalk.com/topapi/v2/user/get"); err != nil {
+//		return httplimit.Redact(err)
+//	}
 //
-// [DingTalk], [DingTalkRobot], [WeCom], [Feishu], [GitHub], [OpenAI], [Anthropic] and [DashScope] make a profile; you
-// may change its rules and add to them. If the value of an [Option] is out of range, [httplimit.New] returns an
-// [*httplimit.FieldError] of the rule that uses it.
+// A profile has the limits of a platform as rules, with a detector of its rejections:
 //
-// If a platform punishes callers that exceed a rate, the profile leaves a margin. A request is granted earlier than
-// it arrives. A rate of 20 a second allows 20 requests at t and 20 more a second later; all 40 can reach the platform
-// within one second if the first are delayed more than the second. So 20 a second becomes 20 in any 1.05 s, with a
-// gap of 50 ms between two. This keeps the limit for requests whose delays differ by less than 50 ms: see
-// [WithMargin] and [WithMinGap].
+//   - DingTalk: [DingTalk] for an application and custom robots, [DingTalkRobot] for robots alone. [DingTalkMonth] is
+//     the monthly quota.
+//   - WeCom: [WeCom]. Feishu and Lark: [Feishu]. GitHub: [GitHub].
+//   - Language models: [OpenAI], [Anthropic], and [DashScope] of Alibaba Cloud. [Tokens] counts what they used.
+//
+// The options change its numbers and names. If the value of an [Option] is out of range, or the platform has no
+// such limit, [httplimit.New] returns an [*httplimit.FieldError].
+//
+// A detector recognizes the responses by which a platform throttles a request, for a rule of your own:
+// [DingTalkOldDetector], [DingTalkNewDetector], [DingTalkRobotDetector] and [DingTalkBanDetector]; [WeComDetector],
+// [WeChatDetector], [FeishuDetector]; [GitHubDetector]; [OpenAIDetector], [AnthropicDetector], [DashScopeDetector]; [S3Detector] for object
+// stores, and [TencentDetector] for Tencent Cloud. [httplimit.HTTPDetector] is for platforms that only send 429.
+//
+// Profiles are stricter than the platforms, because a platform counts requests when they arrive. Of 20 requests at t
+// and 20 more a second later, all 40 arrive within one second if the first are late. So DingTalk's 20 a second are 20 in any
+// 1.05 s, 50 ms apart, which holds for delays that differ by less than 50 ms: see [WithMargin] and [WithMinGap].
+//
+// docs/platforms.md lists all limits with their sources.
 package platform
