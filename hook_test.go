@@ -6,15 +6,18 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -239,6 +242,30 @@ func TestLogHook(t *testing.T) {
 	out.Reset()
 	h.Request(ctx, RequestInfo{Limiter: "a", Operation: OperationAcquire, Outcome: RequestGranted, Permits: 1, Degraded: true, ClockSkew: time.Second})
 	require.Equal(t, "level=DEBUG msg=\"rate limiter: request\" limiter=a operation=acquire outcome=granted permits=1 duration=0s degraded=true clock_skew=1s\n", out.String())
+}
+
+// Failed requests of an outage do not fill the log: of each kind of error one in ten seconds is a warning, which counts the others.
+func TestLogHookBoundsWarnings(t *testing.T) {
+	redistest.NoServer(t)
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		h := LogHook(slog.New(slog.NewTextHandler(&out, nil)))
+		fail := func(err error) { h.Request(t.Context(), RequestInfo{Limiter: "a", Outcome: RequestError, Err: err}) }
+		for range 250 { // 25 s
+			fail(fmt.Errorf("a: %w", ErrUnavailable))
+			time.Sleep(100 * time.Millisecond)
+		}
+		fail(ErrPermitsExceedRate)
+		fail(errors.New("WRONGTYPE"))
+		fail(errors.New("ERR of another kind"))
+		var similar []string
+		for line := range strings.Lines(out.String()) {
+			require.Contains(t, line, "level=WARN")
+			_, n, _ := strings.Cut(strings.TrimSpace(line), "similar=")
+			similar = append(similar, n)
+		}
+		require.Equal(t, []string{"", "99", "99", "", ""}, similar)
+	})
 }
 
 // healed returns what the calls healed since the last call of healed.

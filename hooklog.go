@@ -4,7 +4,10 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"log/slog"
+	"sync"
+	"time"
 )
 
 // LogHook returns a Hook that writes a log. The levels are:
@@ -12,15 +15,21 @@ import (
 //   - Error for a panic.
 //   - Warn for the begin of an outage, for a rate change, and for a request with the outcome [RequestError].
 //   - Info for the end of an outage and for permits that were healed.
-//   - Debug for all other requests, such as those whose context ended.
+//   - Debug for all other requests, such as rejected ones and those whose context ended.
 //
-// Each record has the name of the limiter, which may contain a user or an address.
+// Each record has the name of the limiter, which may contain a user or an address. Of requests that fail with the same
+// kind of error, such as [ErrUnavailable], it warns once in ten seconds, however many there are, and writes the others at
+// level Debug. The next warning has their number as similar.
 func LogHook(logger *slog.Logger) Hook {
+	var failures failureLog
 	return Hook{
 		Request: func(ctx context.Context, r RequestInfo) {
-			level := slog.LevelDebug
+			level, similar := slog.LevelDebug, 0
 			if r.Outcome == RequestError {
-				level = slog.LevelWarn
+				var first bool
+				if first, similar = failures.add(r.Err); first {
+					level = slog.LevelWarn
+				}
 			}
 			if !logger.Enabled(ctx, level) {
 				return
@@ -35,6 +44,9 @@ func LogHook(logger *slog.Logger) Hook {
 			}
 			if r.Err != nil {
 				attrs = append(attrs, slog.Any("error", r.Err))
+			}
+			if similar > 0 {
+				attrs = append(attrs, slog.Int("similar", similar))
 			}
 			logger.LogAttrs(ctx, level, "rate limiter: request", attrs...)
 		},
@@ -62,4 +74,41 @@ func LogHook(logger *slog.Logger) Hook {
 			logger.LogAttrs(ctx, level, "rate limiter: "+string(e.Kind), attrs...)
 		},
 	}
+}
+
+// A failureLog bounds how many failed requests are worth a warning. The zero value is ready for use.
+type failureLog struct {
+	mu    sync.Mutex
+	kinds map[error]failures // by the sentinel that the errors wrap; nil for all others together
+}
+
+type failures struct {
+	warned  time.Time
+	similar int // since then
+}
+
+// add counts a failed request. It reports whether to warn of it, and then how many like it there were since the last warning.
+func (l *failureLog) add(err error) (warn bool, similar int) {
+	var kind error
+	for _, sentinel := range []error{ErrUnavailable, ErrOverloaded, ErrNotInitialized, ErrPermitsExceedRate, ErrInvalidArgument,
+		ErrNameNotClusterSafe, ErrClosed, ErrMalformed, ErrConflict, ErrDenied} {
+		if errors.Is(err, sentinel) {
+			kind = sentinel
+			break
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f, now := l.kinds[kind], time.Now()
+	if !f.warned.IsZero() && now.Sub(f.warned) < 10*time.Second {
+		f.similar++
+	} else {
+		warn, similar = true, f.similar
+		f = failures{warned: now}
+	}
+	if l.kinds == nil {
+		l.kinds = map[error]failures{}
+	}
+	l.kinds[kind] = f
+	return warn, similar
 }
