@@ -3,13 +3,16 @@
 package docs
 
 import (
+	"bufio"
 	"bytes"
 	"net"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -61,8 +64,9 @@ func TestFirstMinutes(t *testing.T) {
 	}
 }
 
-// build compiles the first program of a page, for the Redis whose URL is in the environment, and returns its path.
-func build(t *testing.T, page string) string {
+// build compiles the first program of a page, for the Redis whose URL is in the environment and with replacements in its text, and
+// returns its path.
+func build(t *testing.T, page string, oldnew ...string) string {
 	text := string(redistest.Must(os.ReadFile(page))(t))
 	src := ""
 	for _, m := range goBlock.FindAllStringSubmatch(text, -1) {
@@ -72,6 +76,10 @@ func build(t *testing.T, page string) string {
 	}
 	const options = `&redis.Options{Addr: "localhost:6379"}`
 	require.Contains(t, src, options, page)
+	for i := 0; i < len(oldnew); i += 2 {
+		require.Contains(t, src, oldnew[i], page)
+	}
+	src = strings.NewReplacer(oldnew...).Replace(src)
 	dir := redistest.Must(os.MkdirTemp(".", "_docs"))(t)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	write := func(name, text string) {
@@ -98,4 +106,52 @@ func options() *redis.Options {
 	out, err := exec.Command("go", "build", "-o", program, "./"+dir).CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program
+}
+
+// TestQuickstartOutlivesAnOutage runs the program of the quickstart, with an outage limit that is shorter than the outage. It
+// says so, goes on when Redis is back, does not flood the log, and ends at once and without an error when it is told to.
+func TestQuickstartOutlivesAnOutage(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t)
+	program := build(t, "docs/quickstart.md",
+		"ratelimiter.New(rdb, ", "ratelimiter.New(rdb, ratelimiter.WithOutageLimit(300*time.Millisecond), ",
+		"Interval: 10 * time.Second", "Interval: 500 * time.Millisecond")
+	cmd := exec.Command(program)
+	cmd.Env = append(os.Environ(), "FIRST_URL=redis://"+server.Addr())
+	lines, out := make(chan string), redistest.Must(cmd.StdoutPipe())(t)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	go func() {
+		defer close(lines)
+		for s := bufio.NewScanner(out); s.Scan(); {
+			lines <- s.Text()
+		}
+	}()
+	for range 7 {
+		require.NotEmpty(t, <-lines)
+	}
+	server.Kill()
+	for deadline := time.After(3 * time.Second); deadline != nil; {
+		select {
+		case <-lines:
+		case <-deadline:
+			deadline = nil
+		}
+	}
+	server.Restart()
+	for range 7 {
+		require.NotEmpty(t, <-lines)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	begun := time.Now()
+	for range lines { // until it has ended
+	}
+	require.NoError(t, cmd.Wait())
+	redistest.Prompt(t, time.Since(begun), time.Second, "it ends")
+	ours := regexp.MustCompile(`(?m)^\d{4}/.*rate limiter: (.*)$`).FindAllString(stderr.String(), -1)
+	require.Contains(t, stderr.String(), "rate limiter: outage began")
+	require.Contains(t, stderr.String(), "rate limiter: outage ended")
+	require.LessOrEqual(t, len(ours), 4, "%s", stderr.String())
 }
