@@ -88,7 +88,7 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		synctest.Wait()
 		p := s.get("?q=" + url.QueryEscape(base))
 		require.Regexp(t, `id="found" class="badge" title="findings">[1-9]`, p.body)
-		require.Contains(t, s.get("?lang=zh&q="+url.QueryEscape(base)).body, `title="体检发现的问题">⚠ 许可过多</i>`)
+		require.Contains(t, s.get("?lang=zh&q="+url.QueryEscape(base)).body, `title="诊断发现的问题">⚠ 许可过多</i>`)
 		require.Regexp(t, `<tr class="broken">\n<th scope="row" class="name"><a [^>]*>`+base+`bad</a> <i class="tag bad" title="what the doctor has found">⚠ [a-z, ]*surplus`, p.body)
 		require.NotRegexp(t, base+`good</a> <i`, p.body)
 		require.Equal(t, []string{base + "bad"}, s.get("?only=broken&q="+url.QueryEscape(base)).names())

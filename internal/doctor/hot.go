@@ -116,7 +116,7 @@ func slowOf(log []redis.SlowLog, now time.Time) []*slowCalls {
 	return list
 }
 
-// quickMembers is how many members a call of Redisson reclaims within slowCall: 100,000 take 85 ms.
+// quickMembers is how many members a call of Redisson reclaims within slowCall: 100,000 take about 100 ms.
 const quickMembers = 5000
 
 // canBeSlow reports whether there is such a limiter, and it holds so many permits that a call of it can take long, whoever
