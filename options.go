@@ -79,9 +79,10 @@ func WithEarlyRejection() Option {
 }
 
 // WithCachedRejections lets the Client reject requests that do not wait, without asking Redis. It does so if Redis
-// rejected an earlier request, for as many permits or fewer, no longer than bound ago, and the wait that Redis
-// reported then is not over. So a limiter without permits costs Redis about one call per bound, no matter how many
-// requests there are.
+// rejected an earlier request, for as many permits, no longer than bound ago, and the wait that Redis reported then is
+// not over. A TryAcquire, which does not report the wait, is also rejected if the earlier request was for fewer. So a
+// limiter without permits costs Redis about one call per bound for each number of permits, of which the Client
+// remembers eight, no matter how many requests there are.
 //
 // For up to bound, a request may be rejected although permits were released, a new rate was set, or the limiter was
 // deleted by another process. Changes made through this Client count at once. Result.Available is the number in

@@ -34,12 +34,10 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		s.unlock()
 		return Outcome{}, permit.ErrClosed
 	}
-	if r.isKnown() && !h.Health().Down() { // during an outage nothing is known
-		if a, rejected := s.rejections.Reply(h.QueueID, want.Permits, want.Known); rejected {
-			s.unlock()
-			e.recycle(r)
-			return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
-		}
+	if a, rejected := s.rejectionLocked(h, r); rejected {
+		s.unlock()
+		e.recycle(r)
+		return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
 	}
 	l := s.limiterLocked(&h.Link)
 	if want.Policy != nil && l.tryLocalLocked(r) {

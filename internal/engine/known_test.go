@@ -48,16 +48,23 @@ func TestCachedRejections(t *testing.T) {
 		sent(2 + 2) // a rejection is looked into, now and then
 		w.at(800 * ms)
 		rejected(5, 200*ms, 2)
-		rejected(10, 200*ms, 2) // it would have to wait longer, but so long it is certainly rejected
+		rejected(10, 900*ms, 2) // it has to wait longer, and is told how long
+		sent(1)
+		rejected(10, 900*ms, 2)
+		rejected(5, 200*ms, 2)
 		sent(0)
-		_, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, Known: bound})
+		got, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 7, Known: bound})
+		require.NoError(t, err)
+		require.False(t, got.Granted, "one that is not told the wait is certainly rejected")
+		sent(0)
+		_, err = w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, Known: bound})
 		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 		sent(1)
 		require.True(t, w.knows(w.l, 2, bound).Granted, "two are left")
 		sent(1)
 		rejected(1, 200*ms, 0)
 		sent(1)
-		rejected(5, 200*ms, 0)
+		rejected(1, 200*ms, 0)
 		sent(0)
 		w.rejected(5, 200*ms) // one that asks
 		sent(1)

@@ -77,6 +77,18 @@ func (r *request) deadline() time.Time {
 // isKnown reports whether a cached rejection decides r, and its rejection others.
 func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
 
+// rejectionLocked returns the reply of a cached rejection, if one decides r.
+func (s *shard) rejectionLocked(h *Handle, r *request) (*permit.Reply, bool) {
+	switch want := &r.want; {
+	case !r.isKnown() || h.Health().Down(): // during an outage nothing is known
+		return nil, false
+	case want.TellWait:
+		return s.rejections.Reply(h.QueueID, want.Permits, want.Known)
+	default:
+		return s.rejections.ReplyToSome(h.QueueID, want.Permits, want.Known)
+	}
+}
+
 // live reports whether a caller waits for the outcome.
 func (r *request) live() bool { return r.state < hasEnded }
 

@@ -11,30 +11,54 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A rejection is what a reply has said about rejected requests that do not wait. It is never changed.
+// A rejection is what a reply has said about rejected requests for one number of permits that do not wait. It is never
+// changed.
 type rejection struct {
-	permits int64     // the fewest that were rejected
+	permits int64
 	asked   time.Time // no later than the instant at which Redis decided
 	reply   permit.Reply
 }
 
-// A Rejections has the newest rejection of each of up to 16 wait queues. It is not safe for concurrent use.
+// A Rejections has the newest rejections of each of up to 16 wait queues, of up to eight numbers of permits. It is not
+// safe for concurrent use.
 type Rejections struct {
-	byID map[link.QueueID]*rejection
-	ids  []link.QueueID // of byID, in no order
-	hand int            // the index in ids of the next one that makes room
+	byID map[link.QueueID][]*rejection // the newest first
+	ids  []link.QueueID                // of byID, in no order
+	hand int                           // the index in ids of the next one that makes room
 }
 
 // maxRejections is how many rejections are kept. A limiter whose key is longer than longestKey bytes is not
 // remembered.
-const maxRejections, longestKey = 16, 512
+const maxRejections, maxSizes, longestKey = 16, 8, 512
 
 // Reply returns the reply to a request for the given number of permits, if it is known to be rejected. A rejection is
 // valid for at most bound, until permits become free by themselves, or for half the time after which the limiter
-// expires without a call. A request for more than the rate is not rejected, because it gets an error.
+// expires without a call. A request for more than the rate is not rejected, because it gets an error. That fewer permits
+// were rejected does not count, because they come back sooner.
 func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
-	x := k.byID[id]
-	if x == nil || permits < x.permits || permits+id.Floor > x.reply.Rate.Permits {
+	for _, x := range k.byID[id] {
+		if permits == x.permits {
+			return x.now(id, permits, bound)
+		}
+	}
+	return nil, false
+}
+
+// ReplyToSome is Reply for a request that is not told the wait, for which a rejection of fewer permits counts as well.
+func (k *Rejections) ReplyToSome(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
+	for _, x := range k.byID[id] {
+		if permits >= x.permits {
+			if reply, ok := x.now(id, permits, bound); ok {
+				return reply, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// now returns the reply of x as it is now, if it is still valid.
+func (x *rejection) now(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
+	if permits+id.Floor > x.reply.Rate.Permits {
 		return nil, false
 	}
 	passed := time.Since(x.asked)
@@ -58,7 +82,7 @@ func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *p
 	}
 	if k.byID[id] == nil {
 		if k.byID == nil {
-			k.byID = map[link.QueueID]*rejection{}
+			k.byID = map[link.QueueID][]*rejection{}
 		}
 		if len(k.ids) < maxRejections {
 			k.ids = append(k.ids, id)
@@ -70,7 +94,13 @@ func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *p
 	}
 	x := &rejection{permits: permits, asked: asked, reply: *a}
 	x.reply.Granted, x.reply.Context = nil, nil
-	k.byID[id] = x
+	list := []*rejection{x}
+	for _, o := range k.byID[id] {
+		if o.permits != permits && len(list) < maxSizes {
+			list = append(list, o)
+		}
+	}
+	k.byID[id] = list
 }
 
 // Forget makes the next request of a queue ask Redis.
