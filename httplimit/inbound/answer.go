@@ -32,7 +32,7 @@ type Answer struct {
 // queues. For each rule, the keys together name the limiter of the request, such as a client's address; without a key
 // it is the limiter with the name of the rule. Weight has the meaning that it has in [WithWeight].
 //
-// Decide calls neither the KeyFuncs nor the function of WithWeight. It calls the functions of WithFailures and
+// Decide calls neither the KeyFuncs nor the functions of WithWeight and Rule.Weight: each rule takes weight. It calls the functions of WithFailures and
 // WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
 	if !m.made() {
@@ -45,8 +45,9 @@ func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) A
 	spends := make([]spend, len(m.rules))
 	for i, rule := range m.rules {
 		spends[i] = rule.spend(key)
+		spends[i].weight = weight
 	}
-	return m.decided(nil, m.answer(ctx, nil, spends, weight))
+	return m.decided(nil, m.answer(ctx, nil, spends))
 }
 
 // DecideRequest decides as [Middleware.Handler] does, and writes nothing. It is for frameworks with a request type of
@@ -56,11 +57,11 @@ func (m *Middleware) DecideRequest(r *http.Request) Answer {
 	if !m.made() {
 		return notMade
 	}
-	spends, weight, err := m.spends(r)
+	spends, err := m.spends(r)
 	if err != nil {
 		return m.decided(r, m.undecided(r.Context(), r, m.rules[0].spend(""), err))
 	}
-	return m.decided(r, m.answer(r.Context(), r, spends, weight))
+	return m.decided(r, m.answer(r.Context(), r, spends))
 }
 
 // notMade is the answer of a Middleware that is nil or the zero value.
@@ -79,24 +80,27 @@ func (m *Middleware) decided(r *http.Request, a Answer) Answer {
 	return a
 }
 
-// answer decides about a request of the given weight; r is nil for Decide.
-func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend, weight int64) Answer {
-	if weight == 0 || len(spends) == 0 {
+// answer decides about a request; r is nil for Decide.
+func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend) Answer {
+	spends = slices.DeleteFunc(spends, func(s spend) bool { return s.weight == 0 })
+	if len(spends) == 0 {
 		return Answer{Decision: Decision{Outcome: OutcomeUnlimited}}
 	}
-	if err := checkWeight(weight); err != nil {
-		return Answer{Decision: Decision{Policy: spends[0].rule.Name, Outcome: OutcomeRejected, Limiter: spends[0].name, Err: err}}
+	for _, s := range spends {
+		if err := checkWeight(s.weight); err != nil {
+			return Answer{Decision: Decision{Policy: s.rule.Name, Outcome: OutcomeRejected, Limiter: s.name, Err: err}}
+		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.longest)
 	defer cancel()
 	var parts []part
 	if len(spends) == 1 {
-		parts = []part{m.allow(bounded, spends[0], weight)}
+		parts = []part{m.allow(bounded, spends[0])}
 	} else {
-		parts = m.allowAll(bounded, spends, weight)
+		parts = m.allowAll(bounded, spends)
 	}
 	for _, p := range parts {
-		m.compareRate(r, &p, weight)
+		m.compareRate(r, &p)
 	}
 	p := tightest(parts)
 	if p.err != nil {

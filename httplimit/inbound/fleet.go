@@ -175,9 +175,9 @@ func (f *fleetRate) looked(err error) {
 }
 
 // followRate makes a limiter that has been asked, and the process, obey the effective rate.
-func (m *Middleware) followRate(req *http.Request, p *part, weight int64) {
+func (m *Middleware) followRate(req *http.Request, p *part) {
 	r, want := p.rule, p.rule.now()
-	differs := errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && weight <= want.Permits ||
+	differs := errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && p.weight <= want.Permits ||
 		p.result.Rate.Permits > 0 && r.differs(p.result.Rate, want)
 	look, news := r.fleet.claim(differs, p.key != "")
 	if news != nil {

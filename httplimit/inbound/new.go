@@ -5,6 +5,7 @@ package inbound
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
@@ -19,11 +20,16 @@ type Rule struct {
 	// fields. It is printable ASCII. Rules of one Middleware must have different names.
 	Name string
 	// Rate is the rate of the limiters. If Limiter is set, Rate is only used for the fields RateLimit-Policy and
-	// X-RateLimit-Limit; if it is zero, they do not contain the rule.
+	// X-RateLimit-Limit. If it is zero then, they have the rate of the limiter that was asked, each tenant's own for
+	// example, if that is one of package limit whose rate is a number of permits per interval; otherwise they do not
+	// contain the rule.
 	Rate ratelimiter.Rate
 	// Keys divide this limit as those of [WithKeys] divide all limits; the keys of WithKeys come first. If a KeyFunc
 	// returns false, the rule does not apply to the request.
 	Keys []KeyFunc
+	// Weight, if set, returns how many permits a request takes of this rule, in place of [WithWeight]. If it returns 0,
+	// the rule does not apply to the request.
+	Weight func(*http.Request) int64
 	// Limiter returns the limiter of a key, which consists of all keys together and is empty without keys. It may be
 	// any limiter, such as
 	//

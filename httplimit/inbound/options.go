@@ -40,8 +40,8 @@ func WithKeys(keys ...KeyFunc) Option {
 
 // WithWeight sets how many permits a request takes; a request with weight 0 is not limited. A request is rejected
 // with 429 and no Retry-After, whatever the outage policy is, if it weighs more than the rate has, because it can
-// never be granted. The same happens if its weight is negative, as an unknown Content-Length is. The default is one
-// permit.
+// never be granted. The same happens if its weight is negative, as an unknown Content-Length is. A rule may have a
+// weight of its own, [Rule.Weight]. The default is one permit.
 func WithWeight(weight func(*http.Request) int64) Option {
 	return func(c *config) { c.weight = weight }
 }
@@ -81,8 +81,8 @@ func WithDecisionTime(d time.Duration) Option {
 }
 
 // WithCachedRejections sets for how long the process remembers a rejection. Until then, or until permits become free
-// by themselves, it rejects requests with the same keys that weigh as much or more, without asking Redis. So a flood
-// of rejected requests costs Redis about one call per bound from each process. If another process frees permits
+// by themselves, it rejects requests with the same keys that weigh as much, without asking Redis. So a flood
+// of rejected requests costs Redis about one call per bound and weight from each process. If another process frees permits
 // early, by a release or a new rate, requests may be rejected for bound longer; see
 // [ratelimiter.WithCachedRejections]. With 0 each request asks Redis. The default is one second.
 func WithCachedRejections(bound time.Duration) Option {

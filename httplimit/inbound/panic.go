@@ -8,7 +8,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
 )
 
-// A PanicError is a panic of a [KeyFunc], or of a function of [WithWeight], [WithFailures] or [WithDecisions]. A
+// A PanicError is a panic of a [KeyFunc], or of a function of a [Rule], [WithWeight], [WithFailures] or [WithDecisions]. A
 // request whose key or weight is unknown because of a panic is undecided: see [WithOutagePolicy].
 //
 // Its fields are:
@@ -41,15 +41,26 @@ func (m *Middleware) fail(r *http.Request, err error) {
 
 // spends returns the limiters of the request and the permits that it takes from each, or none if it is not limited.
 // Its error is a *PanicError.
-func (m *Middleware) spends(r *http.Request) (spends []spend, weight int64, err error) {
+func (m *Middleware) spends(r *http.Request) (spends []spend, err error) {
 	if p := contain("KeyFunc", func() { spends = m.limiters(r) }); p != nil {
-		return nil, 0, p
+		return nil, p
 	}
-	if len(spends) == 0 || m.cfg.weight == nil {
-		return spends, 1, nil
+	common, weighed := int64(1), m.cfg.weight == nil
+	for i := range spends {
+		s := &spends[i]
+		if of := s.rule.Weight; of != nil {
+			if p := contain("Rule.Weight", func() { s.weight = of(r) }); p != nil {
+				return nil, p
+			}
+			continue
+		}
+		if !weighed {
+			weighed = true
+			if p := contain("the function of WithWeight", func() { common = m.cfg.weight(r) }); p != nil {
+				return nil, p
+			}
+		}
+		s.weight = common
 	}
-	if p := contain("the function of WithWeight", func() { weight = m.cfg.weight(r) }); p != nil {
-		return nil, 0, p
-	}
-	return spends, weight, nil
+	return spends, nil
 }

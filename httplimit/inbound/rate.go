@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit"
 )
 
 // ErrRateDiffers says that a limiter in Redis has another rate than the Middleware was made with. The function of
@@ -25,13 +26,13 @@ type difference struct {
 }
 
 // compareRate reports to the function of WithFailures if the limiter that was asked has another rate than its rule.
-func (m *Middleware) compareRate(r *http.Request, p *part, weight int64) {
+func (m *Middleware) compareRate(r *http.Request, p *part) {
 	is, want := p.result.Rate, p.rule.Rate
 	switch {
 	case p.rule.Limiter != nil || p.result.Degraded:
 	case !m.cfg.keepsStored():
-		m.followRate(r, p, weight)
-	case errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && weight <= want.Permits:
+		m.followRate(r, p)
+	case errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && p.weight <= want.Permits:
 		m.tellRate(r, p.rule, p.name, ratelimiter.Rate{}, p.err.Error())
 	case is.Permits > 0:
 		if p.rule.differs(is, want) {
@@ -67,4 +68,37 @@ func (m *Middleware) tellRate(r *http.Request, of *rule, name string, is ratelim
 
 func rateError(of *rule, name, what string) error {
 	return fmt.Errorf("%w: limiter %q: %s (the middleware was made with %v)", ErrRateDiffers, name, what, of.Rate)
+}
+
+// rateOf returns the rate that the header fields have for a limiter of Rule.Limiter.
+func (r *rule) rateOf(l limit.Limiter) ratelimiter.Rate {
+	if r.Rate != (ratelimiter.Rate{}) {
+		return r.Rate
+	}
+	own, ok := l.(interface{ Algorithm() limit.Algorithm })
+	if !ok {
+		return ratelimiter.Rate{}
+	}
+	var rate limit.Rate
+	switch a := own.Algorithm().(type) {
+	case limit.FixedWindow:
+		rate = a.Rate
+	case limit.SlidingLog:
+		rate = a.Rate
+	case limit.SlidingCounter:
+		rate = a.Rate
+	case limit.IntervalBucket:
+		rate = a.Rate
+	case limit.TokenBucket:
+		rate = a.Rate
+	case limit.DebtBucket:
+		rate = a.Rate
+	case limit.GCRA:
+		rate = a.Rate
+	case limit.LeakyQueue:
+		rate = a.Rate
+	case limit.CalendarQuota:
+		rate.Permits = a.Permits // the window depends on the month
+	}
+	return ratelimiter.Rate{Permits: rate.Permits, Interval: rate.Interval}
 }

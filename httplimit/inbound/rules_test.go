@@ -215,6 +215,53 @@ func TestRulesWithoutRedis(t *testing.T) {
 	}
 }
 
+// TestRuleOfItsOwn: each rule takes its own weight, and the fields have the numbers of the tenant's limiter.
+func TestRuleOfItsOwn(t *testing.T) {
+	requests := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 10, Interval: time.Minute}}))(t)
+	tenants := map[string]limit.Limiter{
+		"small": redistest.Must(limit.NewLocal(limit.GCRA{Rate: limit.Rate{Permits: 100, Interval: time.Second}, Burst: 200}))(t),
+		"large": redistest.Must(limit.NewLocal(limit.CalendarQuota{Permits: 1000, Per: limit.Month, Location: time.UTC}))(t),
+	}
+	m := redistest.Must(NewRules(nil, []Rule{
+		{Name: "requests", Limiter: func(string) limit.Limiter { return requests }},
+		{Name: "bytes", Keys: []KeyFunc{func(r *http.Request) (string, bool) { return r.Header.Get("X-Tenant"), true }},
+			Weight:  func(r *http.Request) int64 { return r.ContentLength },
+			Limiter: func(tenant string) limit.Limiter { return tenants[tenant] }},
+	}, WithWeight(func(*http.Request) int64 { return 2 })))(t)
+	decide := func(tenant, body string) http.Header {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("X-Tenant", tenant)
+		return m.DecideRequest(r).Header()
+	}
+	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`, `"bytes";q=100;w=1`}, "Ratelimit": {`"requests";r=8`, `"bytes";r=50`}},
+		decide("small", strings.Repeat("x", 150)))
+	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`, `"bytes";q=1000`}, "Ratelimit": {`"requests";r=6`, `"bytes";r=850`}},
+		decide("large", strings.Repeat("x", 150)))
+	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`}, "Ratelimit": {`"requests";r=4`}}, decide("small", ""), "a rule of weight 0")
+	panics := redistest.Must(NewRules(nil, []Rule{{Name: "x", Weight: func(*http.Request) int64 { panic("heavy") }, Limiter: func(string) limit.Limiter { return requests }}}))(t)
+	a := panics.DecideRequest(httptest.NewRequest("GET", "/", nil))
+	require.Equal(t, OutcomeClosed, a.Outcome)
+	require.ErrorContains(t, a.Err, "Rule.Weight panicked: heavy")
+}
+
+// TestHeavierAsksAgain: a request is not told the wait of a lighter one that was rejected, which would come back too early.
+func TestHeavierAsksAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, rules := range [][]Rule{
+			{{Name: w.key, Rate: ratelimiter.Rate{Permits: 3, Interval: time.Minute}}},
+			{{Name: w.key + "-a", Rate: ratelimiter.Rate{Permits: 3, Interval: time.Minute}}, {Name: w.key + "-b", Rate: ratelimiter.Rate{Permits: 99, Interval: time.Minute}}},
+		} {
+			m := w.withRules(rules)
+			require.True(t, m.Decide(t.Context(), 1).Passes())
+			time.Sleep(30 * time.Second)
+			require.True(t, m.Decide(t.Context(), 2).Passes())
+			require.Equal(t, 30*time.Second, m.Decide(t.Context(), 1).RetryAfter)
+			require.Equal(t, time.Minute, m.Decide(t.Context(), 2).RetryAfter)
+			require.Equal(t, 30*time.Second, m.Decide(t.Context(), 1).RetryAfter)
+		}
+	})
+}
+
 // TestAnyLimiter: one rule of another algorithm, with a rate for the fields and without, and limiters that fail.
 func TestAnyLimiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -229,7 +276,7 @@ func TestAnyLimiter(t *testing.T) {
 			x      string
 		}{
 			{rate, fmt.Sprintf("%q;q=1;w=1", w.key), 0, 200, "1 1 1"},
-			{ratelimiter.Rate{}, "", 0, 200, " 0 2"},
+			{ratelimiter.Rate{}, fmt.Sprintf("%q;q=1;w=1", w.key), 0, 200, "1 0 2"},
 			{rate, fmt.Sprintf("%q;q=1;w=1", w.key), 0, 429, "1 0 1"},
 			{rate, fmt.Sprintf("%q;q=1;w=1", w.key), time.Second, 200, "1 0 2"},
 		} {

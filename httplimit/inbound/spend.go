@@ -20,9 +20,13 @@ type spend struct {
 	rule *rule
 	key  string // each of its parts with a colon before it
 	name string // of the limiter: that of the rule, and the key
+
+	weight int64 // how many permits
 }
 
-func (r *rule) spend(key string) spend { return spend{rule: r, key: key, name: r.Name + key} }
+func (r *rule) spend(key string) spend {
+	return spend{rule: r, key: key, name: r.Name + key, weight: 1}
+}
 
 // A part is what a limiter replied.
 type part struct {
@@ -49,12 +53,12 @@ func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
 }
 
 // allow asks one limiter.
-func (m *Middleware) allow(ctx context.Context, s spend, weight int64) part {
+func (m *Middleware) allow(ctx context.Context, s spend) part {
 	if s.rule.Limiter != nil {
-		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, weight) })
+		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, s.weight) })
 	}
 	l := m.limiter(s)
-	result, err := l.Allow(ctx, weight)
+	result, err := l.Allow(ctx, s.weight)
 	return replied(s, l, result, err)
 }
 
@@ -78,7 +82,7 @@ func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
 		}
 		var r limit.Result
 		r, p.err = do(l)
-		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.Rate, Degraded: r.Degraded}
+		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.rateOf(l), Degraded: r.Degraded}
 		p.reset = r.Reset
 		// Under FailOpen nobody counts, and a request that passes has 0 left. A local quota does count.
 		p.unknown = r.Degraded && r.Granted && r.Available == 0 && r.Reset == 0
@@ -91,39 +95,39 @@ func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
 
 // allowAll takes permits of all limiters or of none, see [NewRules]. If a rejection is cached, it returns that part
 // alone.
-func (m *Middleware) allowAll(ctx context.Context, spends []spend, weight int64) []part {
+func (m *Middleware) allowAll(ctx context.Context, spends []spend) []part {
 	for _, s := range spends {
-		if p, ok := m.rejections.of(s, weight, m.cfg.known); ok {
+		if p, ok := m.rejections.known(s, m.cfg.known); ok {
 			return []part{p}
 		}
 	}
 	parts, begin := make([]part, len(spends)), time.Now()
 	var looks sync.WaitGroup
 	for i, s := range spends {
-		looks.Go(func() { parts[i] = m.peek(ctx, s, weight) })
+		looks.Go(func() { parts[i] = m.peek(ctx, s) })
 	}
 	looks.Wait()
 	passes := true
 	for i := range parts {
 		if p := &parts[i]; p.rejected() && p.rule.Limiter == nil { // others cache their own
-			m.rejections.learn(p, weight, begin)
+			m.rejections.learn(p, begin)
 		}
 		passes = passes && parts[i].granted()
 	}
 	if passes {
-		m.takeAll(ctx, parts, weight)
+		m.takeAll(ctx, parts)
 	}
 	return parts
 }
 
 // peek checks a limiter without taking permits. A limiter whose reply is not known before it is asked counts as one
 // that grants: a RRateLimiter without a rate, and one whose outage policy decides.
-func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
+func (m *Middleware) peek(ctx context.Context, s spend) part {
 	if s.rule.Limiter != nil {
-		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, weight) })
+		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, s.weight) })
 	}
 	l := m.limiter(s)
-	result, err := l.Peek(ctx, weight)
+	result, err := l.Peek(ctx, s.weight)
 	if errors.Is(err, ratelimiter.ErrUnavailable) {
 		result, err = ratelimiter.Result{Granted: true}, nil
 	} else if errors.Is(err, ratelimiter.ErrNotInitialized) {
@@ -134,14 +138,14 @@ func (m *Middleware) peek(ctx context.Context, s spend, weight int64) part {
 }
 
 // takeAll takes the permits of limiters that would all have granted them when they were checked.
-func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
+func (m *Middleware) takeAll(ctx context.Context, parts []part) {
 	var demands []ratelimiter.Demand
 	for _, p := range parts {
 		if p.rule.Limiter == nil {
-			demands = append(demands, ratelimiter.Demand{Limiter: p.limiter, Permits: weight})
+			demands = append(demands, ratelimiter.Demand{Limiter: p.limiter, Permits: p.weight})
 		}
 	}
-	giveBack, ok := m.takeTogether(ctx, parts, demands, weight)
+	giveBack, ok := m.takeTogether(ctx, parts, demands)
 	if !ok {
 		return
 	}
@@ -150,7 +154,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
 		if s.rule.Limiter == nil {
 			continue
 		}
-		parts[i] = s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, weight) })
+		parts[i] = s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, s.weight) })
 		if !parts[i].granted() {
 			giveBack()
 			return
@@ -159,7 +163,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part, weight int64) {
 }
 
 // takeTogether takes the permits of the RRateLimiters among parts; giveBack gives them back.
-func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []ratelimiter.Demand, weight int64) (giveBack func(), ok bool) {
+func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []ratelimiter.Demand) (giveBack func(), ok bool) {
 	if len(demands) == 0 {
 		return func() {}, true
 	}
@@ -180,9 +184,9 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 		}
 		p.err, p.result.Degraded = err, all.Degraded
 		if all.Granted {
-			*p = replied(p.spend, p.limiter, taken(p.result, weight), nil)
+			*p = replied(p.spend, p.limiter, taken(p.result, p.weight), nil)
 		} else if at == bound {
-			p.result.Granted, p.result.Wait, p.result.Available = false, all.Wait, min(p.result.Available, weight-1)
+			p.result.Granted, p.result.Wait, p.result.Available = false, all.Wait, min(p.result.Available, p.weight-1)
 		}
 		at++
 	}
