@@ -112,12 +112,12 @@ func TestFiguresInText(t *testing.T) {
 		{"docs/algorithms.md", " µs of redis_rate;", run["limit-512 redis_rate cpu-ns/op"] * µs},
 		{"docs/algorithms.md", " times the CPU with 64 callers", run["limit-keys-64 limit-gcra cpu-ns/op"] / run["limit-keys-64 redis_rate cpu-ns/op"]},
 		{"docs/algorithms.md", " times with 512", run["limit-keys-512 limit-gcra cpu-ns/op"] / run["limit-keys-512 redis_rate cpu-ns/op"]},
-		{"docs/algorithms.md", " times as long by the median", cost("GCRA", grant) / cost(`go-redis/redis_rate \(GCRA\)`, grant)},
+		{"docs/algorithms.md", " times as long by the median", cost("GCRA, TokenBucket, DebtBucket", grant) / cost(`go-redis/redis_rate \(GCRA\)`, grant)},
 		{"docs/production.md docs/zh/production.md", " (?:calls for a request|次调用。如果)", run["callers-512 ours calls/op"]},
 		{"docs/production.md docs/zh/production.md", "(?: if every call is alone|，合并得越多越少)", run["callers-1 ours redis-B/op"]},
-		{"docs/production.md docs/zh/production.md", " (?:bytes each\\.|个字节。)", cost("GCRA", fresh)},
+		{"docs/production.md docs/zh/production.md", " (?:bytes each\\.|个字节。)", cost("GCRA, TokenBucket, DebtBucket", fresh)},
 		{"docs/production.md docs/zh/production.md", " (?:µs of its CPU|微秒的 CPU)", run["limiters-64 ours cpu-ns/op"] * µs},
-		{"docs/choosing-a-limiter.md", " bytes a user", cost("GCRA", fresh)},
+		{"docs/choosing-a-limiter.md", " bytes a user", cost("GCRA, TokenBucket, DebtBucket", fresh)},
 		{"docs/choosing-a-limiter.md", " µs \\| about 7", cost(rr, grant)},
 	} {
 		for page := range strings.FieldsSeq(c.pages) {

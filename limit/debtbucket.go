@@ -26,8 +26,6 @@ type DebtBucket struct {
 	Debt  int64
 }
 
-var debtBucketScript = script("debt_bucket", 1, 8)
-
 // Bound implements [Algorithm].
 func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
 	return a.pace().most(a.Burst+min(a.Debt, n), window.Microseconds())
@@ -45,16 +43,23 @@ func (a DebtBucket) check() error {
 	}
 	return a.Rate.checkPace("burst and debt", a.Burst+a.Debt)
 }
-func (a DebtBucket) script() *dispatch.Script { return debtBucketScript }
+func (a DebtBucket) script() *dispatch.Script { return gcraScript }
 func (a DebtBucket) parameters() []any {
 	return append(a.pace().parameters(a.Burst), a.Debt*a.pace().cost)
 }
 func (a DebtBucket) reserves() bool { return false }
-func (a DebtBucket) idle() state    { return newTokenBucket(a.pace(), a.Burst, a.Debt) }
+func (a DebtBucket) idle() state    { return a.unused() }
 func (a DebtBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2, 3)
-	s := newTokenBucket(a.pace(), a.Burst, a.Debt)
-	s.at, s.level, s.given, s.epoch = v[0], v[1], min(v[2], maxExact), e
+	v, e, ok := numbers(text, 1, 4)
+	s := a.unused()
+	s.us, s.part, s.owedAt, s.given, s.epoch = v[0], min(v[1], s.flow-1), v[2], min(v[3], maxExact), e
+	if s.owedAt > 0 {
+		s.us = min(s.us, s.owedAt+maxExact/s.flow)
+	}
 	return s, ok
+}
+func (a DebtBucket) unused() *gcra {
+	p := a.pace()
+	return &gcra{arrival: newArrival(p, a.Burst), debt: a.Debt * p.cost}
 }
 func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst + a.Debt)) }

@@ -30,7 +30,7 @@ const (
 type SpentPermits int
 
 const (
-	// KeepSpent makes them count by the new parameters. A [DebtBucket] cannot, as its state has no meaning for another rate.
+	// KeepSpent makes them count by the new parameters.
 	KeepSpent SpentPermits = iota + 1
 	// ForgetSpent makes the limiter of each key begin anew, once for all processes. Until they follow, for up to ten
 	// seconds, those with the old parameters grant what these allow in addition.
@@ -46,8 +46,7 @@ const (
 //
 // From then on no more than the new Bound is granted. What KeepSpent means for each algorithm is in docs/algorithms.md: counts
 // are compared with the new limit, the time until all that was granted has flowed out stays the same, but for no more than a
-// full bucket, and tokens are cut to the new burst. A [TokenBucket] is then a [GCRA] in Redis, which admits the same. A [Grant]
-// from before a change gives nothing back when it is settled.
+// full bucket, and tokens are cut to the new burst. A [Grant] from before a change gives nothing back when it is settled.
 //
 // A first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
 // CalendarQuota with another calendar. All processes of a name need the option: its Redis keys are not those without it. The
@@ -75,15 +74,12 @@ type fleet struct {
 	bad     string    // a record that the Hooks were told of, since it cannot be followed
 }
 
-// first returns the setting with which a process begins.
-func (f *fleet) first(a Algorithm) (*setting, error) {
+// firstSetting returns the setting with which a process begins.
+func firstSetting(a Algorithm) *setting {
 	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
 		a = v.Elem().Interface().(Algorithm)
 	}
-	if _, ok := a.(DebtBucket); ok && !f.forget {
-		return nil, invalid("WithFleetParameters(KeepSpent): a DebtBucket cannot keep what was spent by other parameters; take ForgetSpent, or a TokenBucket")
-	}
-	return fleetSetting(a, ""), nil
+	return fleetSetting(a, "")
 }
 
 // now returns the setting by which requests are decided, as far as is known.
@@ -187,7 +183,7 @@ func (s *Shared) begin(ctx context.Context) error {
 				c.current.Store(was)
 				return nil
 			}
-			next = fleetSetting(own.declared, was.generation)
+			next = fleetSetting(own.algorithm, was.generation)
 			if c.fleet.forget {
 				next.generation = newGeneration()
 			}
@@ -197,7 +193,7 @@ func (s *Shared) begin(ctx context.Context) error {
 		if is, err = s.record(ctx, text, before); err == nil && is == text {
 			c.current.Store(next)
 			if was != nil {
-				c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and are %+v from now on", c.name, was.declared, next.declared)})
+				c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and are %+v from now on", c.name, was.algorithm, next.algorithm)})
 			}
 			return nil
 		}
@@ -236,7 +232,7 @@ func (s *Shared) follow(was *setting, text string) {
 		return
 	}
 	c.current.Store(next)
-	c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.name, was.declared, next.declared)})
+	c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.name, was.algorithm, next.algorithm)})
 }
 
 var parametersScript = func() *dispatch.Script {

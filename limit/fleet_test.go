@@ -93,7 +93,7 @@ func changes() map[string]struct {
 		"token bucket": {TokenBucket{per(100, minute), 100}, TokenBucket{per(2, minute), 2}, 1, 2},
 		"gcra":         {GCRA{per(100, minute), 100}, GCRA{per(2, minute), 2}, 1, 2},
 		"leaky queue":  {LeakyQueue{per(100, minute), 100}, LeakyQueue{per(2, minute), 2}, 1, 2},
-		"debt bucket":  {DebtBucket{per(100, minute), 50, 50}, DebtBucket{per(2, minute), 1, 1}, -1, 2},
+		"debt bucket":  {DebtBucket{per(100, minute), 50, 50}, DebtBucket{per(2, minute), 1, 1}, 1, 2},
 		// They grant the turns of the next hour: two that are stored, one in advance, and two a minute.
 		"smooth bursty":     {SmoothBursty{100. / 60, minute}, SmoothBursty{2. / 60, minute}, 4, 4},
 		"smooth warming up": {SmoothWarmingUp{PermitsPerSecond: 100. / 60, Warmup: minute}, SmoothWarmingUp{PermitsPerSecond: 2. / 60, Warmup: minute}, 4, 4},
@@ -106,9 +106,6 @@ func changes() map[string]struct {
 func TestNewParameters(t *testing.T) {
 	for kind, x := range changes() {
 		for spent, atOnce := range map[SpentPermits]int{KeepSpent: x.kept, ForgetSpent: x.forgot} {
-			if atOnce < 0 {
-				continue
-			}
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(25 * time.Hour))) // no day ends meanwhile
 				name, what := redistest.Key(t), fmt.Sprintf("%s, %d", kind, spent)
@@ -265,7 +262,6 @@ func TestBadFleet(t *testing.T) {
 			opt Option
 		}{
 			"WithFleetParameters: 7": {GCRA{per(1, second), 1}, WithFleetParameters(7)},
-			"a DebtBucket":           {DebtBucket{per(1, second), 1, 1}, WithFleetParameters(KeepSpent)},
 		} {
 			_, err := NewShared(rdb, name, opt.a, opt.opt)
 			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
@@ -303,7 +299,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 	random := rand.New(rand.NewPCG(11, 12))
 	rates := []Rate{per(7, 3*time.Microsecond), per(1, 20*longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
 	for kind := range changes() {
-		if kind == "debt bucket" || kind == "calendar quota" {
+		if kind == "calendar quota" {
 			continue
 		}
 		for range redistest.Cases(3, 100) {

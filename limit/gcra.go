@@ -12,8 +12,8 @@ import (
 // call. It remembers the theoretical arrival time, which is the instant at which all permits that it granted
 // would have flowed out at the rate.
 //
-// Bound: Burst + Rate × window, rounded down, in any window. It admits what a [TokenBucket] of that burst
-// admits.
+// Bound: Burst + Rate × window, rounded down, in any window. A [TokenBucket] is the same limiter by another name: the two
+// share their permits if their names, rates and bursts are equal.
 //
 // It does not promise the rate in every window of one interval.
 //
@@ -23,38 +23,30 @@ type GCRA struct {
 	Burst int64
 }
 
-var gcraScript = script("gcra", 1, 7)
+var gcraScript = script("gcra", 1, 8)
 
 // Bound implements [Algorithm].
-func (a GCRA) Bound(window time.Duration, _ int64) int64 {
-	return a.pace().most(a.Burst, window.Microseconds())
-}
+func (a GCRA) Bound(window time.Duration, _ int64) int64 { return a.bucket().Bound(window, 0) }
 
 // Largest implements [Algorithm].
 func (a GCRA) Largest() int64 { return a.Burst }
 
-func (a GCRA) check() error             { return a.Rate.checkPace("burst", a.Burst) }
-func (a GCRA) script() *dispatch.Script { return gcraScript }
-func (a GCRA) parameters() []any        { return a.pace().parameters(a.Burst) }
-func (a GCRA) reserves() bool           { return false }
-func (a GCRA) idle() state              { return &gcra{arrival: newArrival(a.pace(), a.Burst)} }
-func (a GCRA) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 1, 4)
-	s := newArrival(a.pace(), a.Burst)
-	s.us, s.part, s.owedAt = v[0], min(v[1], s.flow-1), v[2]
-	if s.owedAt > 0 {
-		s.us = min(s.us, s.owedAt+maxExact/s.flow)
-	}
-	return &gcra{s, min(v[3], maxExact), e}, ok
-}
-func (a GCRA) pace() pace { return onlyPace(a.Rate.pace(a.Burst)) }
+func (a GCRA) check() error                     { return a.Rate.checkPace("burst", a.Burst) }
+func (a GCRA) script() *dispatch.Script         { return gcraScript }
+func (a GCRA) parameters() []any                { return a.bucket().parameters() }
+func (a GCRA) reserves() bool                   { return false }
+func (a GCRA) idle() state                      { return a.bucket().idle() }
+func (a GCRA) stored(text string) (state, bool) { return a.bucket().stored(text) }
+
+// bucket returns the bucket that lends nothing, which a is.
+func (a GCRA) bucket() DebtBucket { return DebtBucket{Rate: a.Rate, Burst: a.Burst} }
 
 // An arrival is the instant us + part/flow, in µs, at which all that was granted has flowed out.
 type arrival struct {
 	pace
 	full     int64
 	us, part int64
-	owedAt   int64 // when more than a full bucket was ahead, because a grant was settled; 0 otherwise
+	owedAt   int64 // when more than a full bucket was ahead, because a grant was settled or went into debt; 0 otherwise
 }
 
 func newArrival(p pace, permits int64) arrival {
@@ -75,21 +67,28 @@ func (s *arrival) see(now int64) (ahead int64, back bool) {
 		s.us, s.part = now+s.full/s.flow, s.full%s.flow
 	}
 	ahead = (s.us-now)*s.flow + s.part
+	s.note(now, ahead)
+	return ahead, back
+}
+
+// note remembers as of now whether more than a full bucket is ahead.
+func (s *arrival) note(now, ahead int64) {
 	s.owedAt = 0
 	if ahead > s.full+s.flow-1 {
 		s.owedAt = now
 	}
-	return ahead, back
 }
 
-func (s *arrival) add(parts int64) {
-	s.part += parts
-	s.us += s.part / s.flow
-	s.part %= s.flow
+// put puts s that many parts ahead of now.
+func (s *arrival) put(now, ahead int64) {
+	s.us, s.part = now+ahead/s.flow, ahead%s.flow
+	s.note(now, ahead)
 }
 
+// A gcra is the state of a GCRA, a TokenBucket or, with a debt, a DebtBucket.
 type gcra struct {
 	arrival
+	debt  int64
 	given int64 // µs of what flowed out that were given back
 	epoch epoch
 }
@@ -107,10 +106,7 @@ func (s *gcra) settle(now int64, id epoch, x *settlement) {
 	next := *s
 	ahead, _ := next.see(now, id)
 	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), maxExact)
-	next.us, next.part, next.owedAt = now+ahead/s.flow, ahead%s.flow, 0
-	if ahead > s.full+s.flow-1 {
-		next.owedAt = now
-	}
+	next.put(now, ahead)
 	*s = next
 }
 
@@ -121,16 +117,20 @@ func (s *gcra) markOf(earliest, n int64) mark {
 func (s *gcra) take(q demand, id epoch) decision {
 	next := *s
 	ahead, back := next.see(q.now, id)
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in newTokenBucket
-	d := decision{granted: need <= room}
+	// It holds in addition what comes in within a microsecond, which would otherwise be lost when a wait is rounded up.
+	need, room := q.n*s.cost, s.full+s.flow-1-ahead
+	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
+	d := decision{granted: least <= room}
 	if !d.granted {
-		d.wait = ceilDiv(need-room, s.flow)
+		d.wait = ceilDiv(least-room, s.flow)
 	} else if q.spend {
-		next.add(need)
 		ahead, room = ahead+need, room-need
+		next.put(q.now, ahead)
 		q.marks(mark{epoch: next.epoch, from: q.now, owed: ahead, given: next.given})
 	}
-	d.remaining = min(max(0, room), s.full) / s.cost
+	if room >= 0 {
+		d.remaining = (min(room, s.full) + s.debt) / s.cost
+	}
 	d.reset = ceilDiv(ahead, s.flow)
 	if q.spend && (d.granted || back) {
 		*s = next

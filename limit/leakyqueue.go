@@ -58,7 +58,7 @@ type leakyQueue struct{ arrival }
 func (s *leakyQueue) take(q demand, _ epoch) decision {
 	next := s.arrival
 	ahead, back := next.see(q.now)
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead
+	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in gcra.take
 	// Less than a microsecond is no wait: callers, who wait for whole ones, would lose the rest each time.
 	turn := ahead / s.flow
 	d := decision{granted: need <= room && turn <= q.atMost, wait: turn}
@@ -69,8 +69,8 @@ func (s *leakyQueue) take(q demand, _ epoch) decision {
 			d.wait = max(d.wait, ceilDiv(need-room, s.flow))
 		}
 	} else if q.spend {
-		next.add(need)
 		ahead, room = ahead+need, room-need
+		next.put(q.now, ahead)
 	}
 	if ahead/s.flow <= q.atMost {
 		d.remaining = min(max(0, room), s.full) / s.cost

@@ -27,6 +27,9 @@ func (r Rate) pace(permits int64) (pace, bool) {
 	return p, p.flow > 0 && p.exact(permits) && r.slack(p) <= maxSlack
 }
 
+// onlyPace returns a pace that was checked before.
+func onlyPace(p pace, _ bool) pace { return p }
+
 // exact reports whether that many permits and what comes in within a microsecond are at most 2^52 parts.
 func (p pace) exact(permits int64) bool { return permits+(p.flow-1)/p.cost+1 <= maxExact/p.cost }
 

@@ -15,7 +15,6 @@ import (
 
 // A setting is an algorithm with its parameters, by which requests are decided. It stays as it is.
 type setting struct {
-	declared   Algorithm // as the user of the limiter knows it
 	algorithm  Algorithm
 	parameters []any
 	redated    atomic.Pointer[[]any] // those of another time, by which they were not decided
@@ -23,16 +22,13 @@ type setting struct {
 }
 
 func newSetting(a Algorithm) *setting {
-	return &setting{declared: a, algorithm: a, parameters: a.parameters()}
+	return &setting{algorithm: a, parameters: a.parameters()}
 }
 
 // fleetSetting is newSetting for a limiter whose parameters change.
 func fleetSetting(a Algorithm, generation string) *setting {
 	n := newSetting(a)
-	if b, ok := a.(TokenBucket); ok { // the state of a GCRA is an instant, which other rates can read
-		n = newSetting(GCRA(b))
-	}
-	n.declared, n.generation = a, generation
+	n.generation = generation
 	return n
 }
 
@@ -53,10 +49,13 @@ type record struct {
 
 // recordOf returns the record of a setting, and its text.
 func recordOf(n *setting) (r record, text string) {
-	r = record{Algorithm: n.declared.script().Name, Generation: n.generation}
-	var parameters any = n.declared
-	if q, ok := n.declared.(CalendarQuota); ok {
-		r.Algorithm, parameters = signature(q), struct{ Permits int64 }{q.Permits}
+	r = record{Algorithm: n.algorithm.script().Name, Generation: n.generation}
+	var parameters any = n.algorithm
+	switch a := n.algorithm.(type) {
+	case CalendarQuota:
+		r.Algorithm, parameters = signature(a), struct{ Permits int64 }{a.Permits}
+	case DebtBucket: // another limiter than those with which it shares a script
+		r.Algorithm = "debt_bucket"
 	}
 	r.Parameters, _ = json.Marshal(parameters) // of numbers
 	all, _ := json.Marshal(r)
@@ -74,8 +73,8 @@ func (n *setting) read(name, text string) (*setting, error) {
 		return nil, invalid("other processes use the limiter %q with the algorithm %s, and this one with %s; give one of them another name",
 			name, r.Algorithm, own.Algorithm)
 	}
-	v := reflect.New(reflect.TypeOf(n.declared))
-	v.Elem().Set(reflect.ValueOf(n.declared))
+	v := reflect.New(reflect.TypeOf(n.algorithm))
+	v.Elem().Set(reflect.ValueOf(n.algorithm))
 	if err := json.Unmarshal(r.Parameters, v.Interface()); err != nil {
 		return nil, malformedRecord(name)
 	}

@@ -131,10 +131,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	}
 	first := newSetting(a)
 	if c.fleet != nil {
-		var err error
-		if first, err = c.fleet.first(a); err != nil {
-			return nil, err
-		}
+		first = firstSetting(a)
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
@@ -161,7 +158,7 @@ func (s *Shared) Algorithm() Algorithm {
 	if !s.made() {
 		return nil
 	}
-	return s.config.now().declared
+	return s.config.now().algorithm
 }
 
 // Keys returns the names of all keys in Redis that have the state of the limiter.

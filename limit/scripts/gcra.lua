@@ -1,5 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- gcra: takes permits if the instant at which all of them will have flowed out is near enough.
+-- gcra: takes permits if the instant at which all of them will have flowed out is near enough. A call that finds the bucket
+-- no more than full may put that instant further ahead by a debt.
 --
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
 --
@@ -14,13 +15,14 @@
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
 -- ARGV[5]   parts of a full bucket
--- ARGV[6]   an instant in us before the call was first sent if it may have run before, 0 if none is known
--- ARGV[7]   now in us; without it, or if it is empty, this server's TIME
+-- ARGV[6]   parts of the largest debt
+-- ARGV[7]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[8]   now in us; without it, or if it is empty, this server's TIME
 -- Returns   {now, state before, how many of each were granted}
 --           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
 --           {-2} the state is malformed
 
-local now, since, id = tonumber(ARGV[7]), tonumber(ARGV[6]), ARGV[2]
+local now, since, id = tonumber(ARGV[8]), tonumber(ARGV[7]), ARGV[2]
 --#use now
 local value = redis.call('GET', KEYS[1]) or ''
 --#use ran_before
@@ -29,7 +31,7 @@ if again then
 end
 --#use epoch
 
-local flow, cost, full = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5])
+local flow, cost, full, debt = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5]), tonumber(ARGV[6])
 local ahead, given, back = 0, 0, false
 if state ~= '' then
   local us, part, owed_at, past = string.match(numbers, '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
@@ -71,7 +73,7 @@ end
 local most = full + flow - 1
 local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
-  took = ahead + n * cost <= most and 1 or 0
+  took = ahead <= most and ahead + n * cost <= most + debt and 1 or 0
   reply[3] = took
   ahead = ahead + took * n * cost
 elseif string.byte(ARGV[1]) == 61 then
@@ -79,7 +81,7 @@ elseif string.byte(ARGV[1]) == 61 then
   ahead, took, reply[3] = math.min(math.max(0, ahead + by), 4503599627370496), 1, 1
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
-    local k = math.floor((most - ahead) / (n * cost))
+    local k = 1 + math.floor((most - math.max(0, n * cost - debt) - ahead) / (n * cost))
     k = math.max(0, math.min(tonumber(count), k))
     took, runs = took + k, runs + 1
     reply[2 + runs] = k
