@@ -31,9 +31,15 @@ const (
 // more requests come. The default is not to add them.
 func WithXRateLimit() Option { return func(c *config) { c.xRateLimit = true } }
 
+// WithLimiterHeader adds the field X-RateLimit-Limiter to the responses of requests that do not pass. It has the name in
+// Redis of the limiter that rejected the request, as in [Decision].Limiter, for those who look into a rejection. The name may
+// contain the client's address or what a KeyFunc returned, and it shows clients how limits are named. The default is not
+// to add it.
+func WithLimiterHeader() Option { return func(c *config) { c.named = true } }
+
 // Header returns the header fields for the response to the request, as [Middleware.Handler] sets them. They are
-// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit], and Retry-After if the request does
-// not pass.
+// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit] and [WithLimiterHeader], and
+// Retry-After if the request does not pass.
 func (a Answer) Header() http.Header {
 	h := http.Header{}
 	a.setHeader(h)
@@ -51,6 +57,9 @@ func (a *Answer) setHeader(h http.Header) {
 		if a.fields.xRateLimit && len(a.parts) > 0 {
 			setXRateLimit(h, tightest(a.parts))
 		}
+	}
+	if a.fields != nil && a.fields.named && !a.Passes() && a.Limiter != "" {
+		h.Set("X-RateLimit-Limiter", a.Limiter) // printable ASCII: keys are escaped
 	}
 	if !a.Passes() && a.RetryAfter > 0 {
 		h.Set("Retry-After", sfInteger(int64(a.RetryAfter/time.Second)))

@@ -56,3 +56,26 @@ func TestBracesOfANameAreNotTold(t *testing.T) {
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }
+
+// TestLimiterHeader: only what does not pass names its limiter, and only if that was asked for.
+func TestLimiterHeader(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		rate := ratelimiter.Rate{Permits: 1, Interval: time.Minute}
+		for _, on := range []bool{false, true} {
+			name := w.key + map[bool]string{false: "off", true: "on"}[on]
+			opts := []Option{WithKeys(ByHeader("X-Key"), func(*http.Request) (string, bool) { return "a\r\nb", true })}
+			if on {
+				opts = append(opts, WithLimiterHeader())
+			}
+			h := redistest.Must(New(w.client, name, rate, opts...))(t).Handler(answers)
+			require.Empty(t, ask(h, "1.1.1.1:1", "/").Header().Values("X-RateLimit-Limiter"))
+			a := ask(h, "1.1.1.1:1", "/")
+			require.Equal(t, 429, a.Code)
+			named := a.Header().Get("X-RateLimit-Limiter")
+			require.Equal(t, on, named != "")
+			if on {
+				require.EqualValues(t, 1, redistest.Must(w.rdb.Exists(t.Context(), named).Result())(t), named)
+			}
+		}
+	})
+}

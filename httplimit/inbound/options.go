@@ -24,6 +24,7 @@ type config struct {
 	dryRun     bool
 	stored     bool
 	xRateLimit bool
+	named      bool
 	hashKey    []byte
 	keyed      bool
 }
