@@ -66,6 +66,7 @@ var provoked = map[string]func(x *refusal) bool{
 	"other-limiter": func(x *refusal) bool {
 		api := redistest.Must(inbound.New(x.client(), x.name, ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second},
 			inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{Trusted: []netip.Prefix{}}))))(x.t)
+		require.NoError(x.t, api.Start(x.t.Context()))
 		var last inbound.Answer
 		for range 6 {
 			last = api.DecideRequest(httptest.NewRequest("GET", "/", nil))
