@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine/list"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -34,7 +35,8 @@ type AllResult struct {
 
 // TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over.
 // With timeout <= 0 it asks once. If the permits were rejected, the AllResult reports which limiter did so. Demands
-// for the same limiter are added up.
+// for the same limiter are added up: they leave free the most that any of them does, follow the strictest of their
+// policies, and carry the rate that any of them carries.
 //
 // One script decides up to 6 limiters at one instant, if their keys are in one hash slot or Redis is neither a
 // cluster nor a ring. Otherwise TryAcquireAll asks the limiters one after another, in the order of their keys. If one
@@ -159,7 +161,7 @@ func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time,
 }
 
 // distinct returns the demands with each limiter once, in the order of the keys.
-func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, error) {
+func (c *Client) distinct(ctx context.Context, demands []Demand) (list []Demand, err error) {
 	if ctx == nil {
 		return nil, invalid("the context is nil")
 	}
@@ -172,7 +174,6 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 	if len(demands) > maxDemands {
 		return nil, invalid("asked for several limiters with %d demands, of which there may be %d", len(demands), maxDemands)
 	}
-	var list []Demand
 	for _, d := range demands {
 		if d.Limiter == nil {
 			return nil, invalid("a demand for %d permits has no limiter", d.Permits)
@@ -189,8 +190,8 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 			continue
 		}
 		list[i].Permits += d.Permits
-		if d.Limiter.floor() > list[i].Limiter.floor() {
-			list[i].Limiter = d.Limiter
+		if list[i].Limiter, err = merged(list[i].Limiter, d.Limiter); err != nil {
+			return nil, err
 		}
 		if err := d.Limiter.checkPermits(ctx, list[i].Permits); err != nil {
 			return nil, err
@@ -198,6 +199,37 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) ([]Demand, erro
 	}
 	slices.SortFunc(list, func(a, b Demand) int { return cmp.Compare(a.key(), b.key()) })
 	return list, nil
+}
+
+// merged returns one handle for two demands of a limiter, whichever comes first: it leaves free what the one leaves that leaves
+// more, carries the rate that either carries, and has the stricter policy.
+func merged(a, b *RateLimiter) (*RateLimiter, error) {
+	if b.floor() > a.floor() {
+		a, b = b, a
+	}
+	if a.rate != nil && b.rate != nil && *a.rate != *b.rate {
+		return nil, invalid("the demands for %q carry two rates, %v and %v", a.name, *a.rate, *b.rate)
+	}
+	one := *a
+	one.rate = cmp.Or(a.rate, b.rate)
+	if strictness(b.policy) > strictness(a.policy) {
+		one.policy = b.policy
+	}
+	if one.rate == a.rate && one.policy == a.policy {
+		return a, nil
+	}
+	return &one, nil
+}
+
+// strictness returns a number that is larger for a policy that grants less.
+func strictness(p *outage.Policy) int {
+	switch {
+	case p == nil:
+		return 2
+	case p.Kind == outage.LocalQuota:
+		return 1
+	}
+	return 0
 }
 
 func (d Demand) key() string { return d.Limiter.redis.Keys.Hash }

@@ -387,3 +387,28 @@ func TestListSpendsNothingBesideAMalformedLimiter(t *testing.T) {
 		require.Equal(t, []any{"80", "80"}, w.rdb.MGet(w.ctx, keysOf(l[0], Overall)[1], keys[1]).Val())
 	})
 }
+
+// TestDemandsOfOneLimiter checks that what several demands for one limiter carry does not depend on their order.
+func TestDemandsOfOneLimiter(t *testing.T) {
+	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
+		for i, swap := range []bool{false, true} {
+			x := w.client.RateLimiter(fmt.Sprintf("%s-new-%d", w.l.Name(), i))
+			demands := []Demand{{x, 1}, {x.WithRate(overall(3, time.Hour)), 1}}
+			if swap {
+				slices.Reverse(demands)
+			}
+			require.True(t, must(w.client.TryAcquireAll(w.ctx, 0, demands...))(t).Granted)
+			require.EqualValues(t, 1, must(x.AvailablePermits(w.ctx))(t))
+			one, err := merged(x.OnOutage(FailOpen()), x.OnOutage(LocalQuota(overall(3, time.Hour), 2)))
+			require.NoError(t, err)
+			other, err := merged(x.OnOutage(LocalQuota(overall(3, time.Hour), 2)), x.OnOutage(FailOpen()))
+			require.NoError(t, err)
+			require.Equal(t, one.policy, other.policy)
+			require.Equal(t, 2, one.policy.Nodes)
+		}
+		x := w.client.RateLimiter(w.l.Name())
+		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{x.WithRate(overall(3, time.Hour)), 1}, Demand{x.WithRate(overall(4, time.Hour)), 1})
+		require.ErrorIs(t, err, ErrInvalidArgument)
+		require.ErrorContains(t, err, "carry two rates")
+	})
+}
