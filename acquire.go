@@ -49,6 +49,7 @@ type Result struct {
 // ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis. While
 // Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
+	l = l.made()
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
 	return r.Granted, err
 }
@@ -58,6 +59,7 @@ func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout tim
 // 30 seconds, or for the time that [WithOutageLimit] sets; call it again to go on waiting. It returns the same errors as
 // [RateLimiter.TryAcquire].
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
+	l = l.made()
 	_, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
 	return err
 }
@@ -70,6 +72,7 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Allow does not wait in the queue: it takes permits that are free even if other callers wait for more than that.
 // Once the first of them has been passed over for a whole interval, Allow rejects until that caller has been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
+	l = l.made()
 	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
 	if err != nil || r.Reply == nil {
 		return Result{}, err
@@ -82,7 +85,7 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 // this handle what [WithCachedRejections] sets for all limiters of a Client; the requests of l go on as before. With
 // a bound of 0 each request asks Redis. If bound is negative, every call of the handle returns ErrInvalidArgument.
 func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
-	handle := *l
+	handle := *l.made()
 	handle.known = bound
 	if bound < 0 && handle.err == nil {
 		handle.err = invalid("CachedRejections: %v is negative", bound)
@@ -97,7 +100,7 @@ func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 // Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable it
 // returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of [RateLimiter.TryAcquire].
 func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
-	a, err := l.peek(ctx, permits)
+	a, err := l.made().peek(ctx, permits)
 	if err != nil {
 		return Result{}, err
 	}
@@ -185,7 +188,7 @@ func (l *RateLimiter) ready(ctx context.Context) error {
 	switch {
 	case ctx == nil:
 		return invalid("the context is nil")
-	case l.client == nil && l.err == nil:
+	case l == nil || l.client == nil && l.err == nil:
 		return invalid("the RateLimiter is not one that Client.RateLimiter returned")
 	}
 	if err := ctx.Err(); err != nil {

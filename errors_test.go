@@ -112,7 +112,7 @@ func TestNilArguments(t *testing.T) {
 			_, _ = c.client.ID(), c.client.OutagePolicy()
 		})
 	}
-	for _, v := range []any{&RateLimiter{}, newClient(t, rdb)} {
+	for _, v := range []any{&RateLimiter{}, (*RateLimiter)(nil), (*RateLimiter)(nil).WithRate(Rate{}).LeaveFree(1, 1).OnOutage(FailOpen()).CachedRejections(1), newClient(t, rdb)} {
 		for _, method := range methods(v) {
 			if method == "Ping" {
 				continue // it is for no limiter

@@ -38,10 +38,11 @@ func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, 
 // acquired in time, which is not an error, it returns nil and nil: test the Grant before the work begins. It returns
 // the same errors, such as ErrUnavailable.
 func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (*Grant, error) {
-	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known})
+	return l.acquireGrant(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.made().known})
 }
 
 func (l *RateLimiter) acquireGrant(ctx context.Context, want engine.Request) (*Grant, error) {
+	l = l.made()
 	want.Own, want.Policy = true, l.policy
 	r, err := l.acquire(ctx, want)
 	if err != nil || !r.Granted {

@@ -36,6 +36,7 @@ type class struct {
 // in 0..2^32-1, or age is not above 0, every call of the handle returns ErrInvalidArgument. With 0 permits, the
 // requests of the handle are ordinary ones.
 func (l *RateLimiter) LeaveFree(permits int64, age time.Duration) *RateLimiter {
+	l = l.made()
 	handle := *l
 	handle.class = nil
 	switch {

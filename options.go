@@ -73,7 +73,8 @@ func WithRecheck(d time.Duration) Option {
 // WithEarlyRejection rejects a caller as soon as its permits are known to take longer than the time left until its
 // timeout or the deadline of its context. If it is the context's deadline, the error wraps context.DeadlineExceeded and
 // names the limiter and the wait. The caller does not sleep, and may thereby miss a release or a new rate that would
-// have let it succeed. The default is to sleep for the time left and then return false, as Redisson does.
+// have let it succeed. A caller that waits behind others is judged by the wait of the first of them, so it may be rejected
+// only when those have been served. The default is to sleep for the time left and then return false, as Redisson does.
 func WithEarlyRejection() Option {
 	return func(c *config) { c.rejectEarly = true }
 }

@@ -123,7 +123,7 @@ func init() {
 // their policy, and both wait in the same queue. If p is out of range, every call of the handle returns
 // ErrInvalidArgument. The default is the policy of the Client; see [WithOutagePolicy].
 func (l *RateLimiter) OnOutage(p OutagePolicy) *RateLimiter {
-	handle := *l
+	handle := *l.made()
 	handle.policy = p.inEngine()
 	if err := p.Validate(); err != nil && handle.err == nil {
 		handle.err = err

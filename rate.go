@@ -91,7 +91,7 @@ const (
 // every call of the handle returns ErrInvalidArgument. The default is to carry no rate, because Java may be the one
 // to set it.
 func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
-	handle := *l
+	handle := *l.made()
 	handle.rate = &r
 	if err := r.validate(); err != nil && handle.err == nil {
 		handle.err = err

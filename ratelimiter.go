@@ -20,7 +20,8 @@ import (
 // counts its grants, and not what callers do with them: 20 calls granted at one instant may reach another server
 // together with 20 that are granted an interval later.
 //
-// The zero value is not usable; use [Client.RateLimiter] to make one. Methods are safe for concurrent use.
+// The zero value is not usable; use [Client.RateLimiter] to make one. Calls of the zero value, or of nil, return
+// ErrInvalidArgument. Methods are safe for concurrent use.
 type RateLimiter struct {
 	client *Client
 	name   string
@@ -47,7 +48,15 @@ func KeepState() RateOption {
 }
 
 // Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
-func (l *RateLimiter) Name() string { return l.name }
+func (l *RateLimiter) Name() string { return l.made().name }
+
+// made returns l, or a RateLimiter whose calls return an error if l is nil.
+func (l *RateLimiter) made() *RateLimiter {
+	if l == nil {
+		return &RateLimiter{}
+	}
+	return l
+}
 
 // TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is left
 // unchanged. Callers of this Client that wait for the limiter ask again at once.

@@ -230,7 +230,7 @@ func (l *Limiter) numbers(s *Script, raw any) ([]int64, error) {
 }
 
 func (l *Limiter) notInitialized() error {
-	return fmt.Errorf("%w: %q has no rate; call TrySetRate first", permit.ErrNotInitialized, l.Name)
+	return fmt.Errorf("%w: %q has no rate; TrySetRate sets one, and so do the acquiring calls of a handle that carries one, see WithRate", permit.ErrNotInitialized, l.Name)
 }
 
 // statusError returns the error that the first number of a reply stands for, or nil for statusOK.
