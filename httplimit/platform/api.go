@@ -34,7 +34,7 @@ func (p *profile) apiRule(scope httplimit.Scope, caller string, a api) httplimit
 	one := *p
 	if q := a.quota; q.permits != 0 {
 		q.scope = scope
-		q.paced = slices.ContainsFunc(p.quotas, func(q quota) bool { return q.scope == scope && q.paced })
+		q.paced = q.interval <= time.Second && slices.ContainsFunc(p.quotas, func(q quota) bool { return q.scope == scope && q.paced })
 		one.quotas = []quota{q}
 	}
 	name := strings.NewReplacer(" ", ":", "{", "<", "}", ">").Replace(a.pattern)

@@ -119,6 +119,11 @@ func newProfile(name string, hosts []string, quotas []quota, has []string, opts 
 	return p
 }
 
+// problem notes what is wrong with an option.
+func (p *profile) problem(format string, args ...any) {
+	p.problems = append(p.problems, fmt.Errorf("%s: "+format, append([]any{p.name}, args...)...))
+}
+
 // limitsScope reports whether an option of a scope has an effect in a profile with limits of these scopes.
 func (p *profile) limitsScope(o namedOption, scopes []httplimit.Scope) bool {
 	switch *o.scope {
@@ -130,8 +135,12 @@ func (p *profile) limitsScope(o namedOption, scopes []httplimit.Scope) bool {
 		return o.name != withRate && p.monthly != nil
 	case ScopeTokens:
 		return o.name == withMinGap && p.tokens != nil
+	case ScopeContent:
+		if o.name == withPenalty { // GitHub's answers do not tell it from the secondary limit
+			return false
+		}
 	case ScopeAPI:
-		return len(p.apis) > 0 && slices.Contains(scopes, ScopeSecondary) // GitHub's
+		return o.name != withPenalty && len(p.apis) > 0 && slices.Contains(scopes, ScopeSecondary) // GitHub's
 	case "":
 		return o.name == withPenalty // of an answer that names no limit
 	}
@@ -149,6 +158,9 @@ func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Opti
 				q.permits = permits
 				return
 			}
+		}
+		if permits == 0 {
+			p.problem("WithRate: there is no limit of the scope %q in %v to remove", scope, interval)
 		}
 		p.quotas = append(p.quotas, quota{scope: scope, permits: permits, interval: interval})
 	}
@@ -174,13 +186,20 @@ func WithMinGap(scope httplimit.Scope, gap time.Duration) Option {
 }
 
 // WithPenalty sets how long a limit of a scope cools down after the platform has throttled a request, whatever the
-// platform or its documentation says. The default is what they say.
+// platform or its documentation says: more than 0, and at most 31 days. [httplimit.WithMaxCoolDown] bounds it, too. The
+// default is what they say.
 func WithPenalty(scope httplimit.Scope, d time.Duration) Option {
 	return func(p *profile) {
 		p.options = append(p.options, namedOption{withPenalty, &scope})
+		if d <= 0 || d > maxPenalty {
+			p.problem("WithPenalty: %v is not in 0..%v, and more than 0", d, maxPenalty)
+		}
 		p.penalties[scope] = d
 	}
 }
+
+// maxPenalty is the longest penalty of an option.
+const maxPenalty = 31 * 24 * time.Hour
 
 // WithOutagePolicy sets the outage policy, which decides requests while Redis is unavailable, for all limits of the
 // profile. The default is ratelimiter.FailClosed for DingTalk and WeCom, which block callers that go on, and the
@@ -209,11 +228,15 @@ func WithHosts(hosts ...string) Option { return func(p *profile) { p.hosts = hos
 
 // WithAPI makes the requests that match a pattern one API with limiters of its own. The pattern has the syntax of
 // [httplimit.Match.Patterns]. The platform allows permits requests of it in the interval; with 0 permits it allows as
-// many as the profile says. The comment of each profile has its default. It is for [DingTalk], [WeCom], [Feishu] and
+// many as the profile says. A pattern may stand in one WithAPI only. The comment of each profile has its default. It is for [DingTalk], [WeCom], [Feishu] and
 // [GitHub].
 func WithAPI(pattern string, permits int64, interval time.Duration) Option {
 	return func(p *profile) {
 		p.options = append(p.options, namedOption{name: withAPI})
+		if slices.ContainsFunc(p.apis, func(a api) bool { return a.pattern == pattern }) {
+			p.problem("WithAPI: the pattern %q is given twice", pattern)
+			return
+		}
 		p.apis = append(p.apis, api{pattern, quota{permits: permits, interval: interval}})
 	}
 }
@@ -235,6 +258,10 @@ func WithCorp(corp func(*http.Request) string) Option {
 func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int64, metered httplimit.Match) Option {
 	return func(p *profile) {
 		p.options = append(p.options, namedOption{name: withMonthlyQuota})
+		if p.monthly != nil {
+			p.problem("WithMonthlyQuota is given twice; a Transport is for one organisation's quota")
+			return
+		}
 		p.monthly = &monthly{organisation: organisation, metered: metered}
 		q, err := DingTalkMonth(rdb, calls)
 		if err != nil {

@@ -178,7 +178,7 @@ func TestProfilesRates(t *testing.T) {
 	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota(nowhere, "o", 5000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 60/1.02s gap 16ms": "open 0s",
-		"app-api OVERALL 5/10.02s gap 2s":   "open 0s",
+		"app-api OVERALL 5/10.02s": "open 0s",
 		"ip OVERALL 10000/20.02s gap 1ms":   "open 20s",
 		"robot OVERALL 10/1m0.02s gap 3s":   "open 1m0s",
 		"month OVERALL 10000/1.02s":         "open 0s",
@@ -293,8 +293,31 @@ func TestOptionsOfOtherPlatforms(t *testing.T) {
 		for option, of := range scoped {
 			for _, scope := range scopes {
 				want := slices.Contains(c.scopes, scope) || option == "WithPenalty" && scope == ""
+				if scope == ScopeContent && option == "WithPenalty" {
+					want = false // no detector reports it
+				}
 				accepts(want, option+" "+string(scope), of(scope))
 			}
+		}
+	}
+	for problem, p := range map[string]httplimit.Profile{
+		"among 0 nodes": DingTalk("a", WithLocalQuota(0)),
+		"in LocalQuota": DingTalk("a", WithOutagePolicy(ratelimiter.LocalQuota(ratelimiter.Rate{}, 2))),
+		"given twice; a Transport is for one organisation":    DingTalk("a", options["WithMonthlyQuota"], options["WithMonthlyQuota"]),
+		`the pattern "/x" is given twice`:                     WeCom("a", options["WithAPI"], options["WithAPI"]),
+		`no limit of the scope "robot" in 1h0m0s`:             DingTalk("a", WithRate(ScopeRobot, 0, time.Hour)),
+		"WithPenalty: -1s is not":                             DingTalk("a", WithPenalty(ScopeRobot, -time.Second)),
+		"WithPenalty: 0s is not":                              DingTalk("a", WithPenalty(ScopeRobot, 0)),
+		"WithPenalty: 768h0m0s is not":                        DingTalk("a", WithPenalty(ScopeRobot, 32*24*time.Hour)),
+		`WithPenalty: github has no limit of the scope "api"`: GitHub("a", options["WithAPI"], WithPenalty(ScopeAPI, time.Second)),
+	} {
+		_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(p))
+		require.ErrorIs(t, err, httplimit.ErrInvalidRule, problem)
+		require.ErrorContains(t, err, problem)
+	}
+	for _, r := range DingTalk("a", WithAPI("/x", 600, time.Minute)).Rules {
+		for _, l := range r.Limits {
+			require.True(t, l.Rate.Interval < 2*time.Second || l.Rate.MinGap == 0, "limits per second are paced, and no others: %+v", l)
 		}
 	}
 	_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(DingTalk("a", WithRate(ScopeAppAPI, 5, time.Second), options["WithCorp"])))
