@@ -161,8 +161,15 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 			e.Limiter = name
 			return false, e
 		} else if name != "" {
+			again := c.comesBack()
 			c.giveBack()
-			return false, rejection(name, wait, ReasonWait)
+			if !again || wait > time.Until(end) {
+				return false, rejection(name, wait, ReasonWait)
+			}
+			if err := hold(ctx, wait, time.Until(end)); err != nil {
+				return false, c.failed(err)
+			}
+			continue
 		}
 		return false, nil
 	}
@@ -172,6 +179,10 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 // request waits, this process looks for bans that others met.
 func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked, settles := c.plan.asked(), c.plan.settles()
+	c.grants, c.quotaGrants = nil, nil
+	if len(asked) == 0 {
+		return ratelimiter.AllResult{Granted: true}, nil
+	}
 	acquire := func(timeout time.Duration) (r ratelimiter.AllResult, err error) {
 		c.grants = nil
 		if settles {

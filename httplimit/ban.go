@@ -79,6 +79,9 @@ func (c *call) coolDown(d *demand, until time.Time) error {
 	b := d.ban
 	d.mu.Unlock()
 	c.t.limiters.keep(d.limiter)
+	if d.alone {
+		return nil
+	}
 	ctx, cancel := c.context(tellTime)
 	defer cancel()
 	return d.tell(ctx, b)
@@ -164,6 +167,11 @@ func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait 
 				longest, wait, reason = d.limiter, left, ReasonHost
 			}
 		}
+		if left := d.banLeft(); d.alone && left > wait {
+			longest, wait, reason = d.limiter, left, ReasonCoolDown
+		} else if d.alone {
+			continue
+		}
 		if left := d.doubted(ctx, end); left > wait {
 			longest, wait, reason = d.limiter, left, ReasonCoolDown
 		}
@@ -230,7 +238,7 @@ func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
 		return true
 	}
 	for _, d := range c.plan.demands {
-		for d.banLeft() > 0 {
+		for !d.alone && d.banLeft() > 0 {
 			if degraded { // Redis is unavailable: held waits until it is back or the ban is over
 				d.mu.Lock()
 				d.ban.doubt, d.ban.ask = true, time.Now().Add(askAgain)
@@ -298,7 +306,9 @@ func (w *watch) look() {
 		ctx, cancel := c.context(tellTime)
 		defer cancel()
 		for _, d := range c.plan.demands {
-			c.t.limiters.look(ctx, d.limiter)
+			if !d.alone {
+				c.t.limiters.look(ctx, d.limiter)
+			}
 		}
 	})
 	w.mu.Lock()

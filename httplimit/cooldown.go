@@ -63,11 +63,17 @@ func (p *plan) concerned(s Scope) []*demand {
 	return all
 }
 
+// find returns the demand of a limiter in Redis.
 func (p *plan) find(name string) *demand {
-	if i := slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name }); i >= 0 {
+	if i := p.index(name); i >= 0 {
 		return &p.demands[i]
 	}
 	return nil
+}
+
+// index returns which demand is that of a limiter in Redis, -1 for none.
+func (p *plan) index(name string) int {
+	return slices.IndexFunc(p.demands, func(d demand) bool { return d.name == name && !d.alone })
 }
 
 // A backOff holds the cool-downs for which the platform named no end.

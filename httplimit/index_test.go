@@ -64,7 +64,7 @@ func TestPlanFindsEveryRule(t *testing.T) {
 				list = append(list, r)
 			}
 		}
-		tr := &Transport{}
+		tr := &Transport{client: new(ratelimiter.Client), limiters: newLimiters(nil)}
 		if err := tr.SetRules(list...); err != nil {
 			t.Fatal(err)
 		}

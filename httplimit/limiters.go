@@ -35,6 +35,7 @@ type limiter struct {
 	handle *ratelimiter.RateLimiter
 	client *ratelimiter.Client
 	rate   ratelimiter.Rate // zero: it is set elsewhere
+	alone  bool             // a quota without a rate, which Redis knows nothing of by this name
 	set    uint64           // in which a Limit first named it: the set itself would live as long as the limiter
 
 	*limiterState
@@ -61,15 +62,16 @@ func newLimiters(client *ratelimiter.Client) *limiters {
 func (s *limiters) get(name string, l *Limit, set uint64) *limiter {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := s.young[name]
+	key := keyOf(name, l.alone())
+	found := s.young[key]
 	if found != nil && found.set == set {
 		return found
 	}
 	if found == nil {
-		found = s.old[name]
+		found = s.old[key]
 	}
 	if found == nil {
-		found = s.kept[name]
+		found = s.kept[key]
 	}
 	if found == nil || found.set != set {
 		found = s.renew(found, name, l, set)
@@ -77,14 +79,22 @@ func (s *limiters) get(name string, l *Limit, set uint64) *limiter {
 	if len(s.young) >= maxLimiters {
 		s.old, s.young = s.young, map[string]*limiter{}
 	}
-	s.young[name] = found
+	s.young[key] = found
 	return found
+}
+
+// keyOf returns under what a limiter is kept: a quota alone is another one than the limiter of that name.
+func keyOf(name string, alone bool) string {
+	if alone {
+		return "\x00" + name
+	}
+	return name
 }
 
 // renew returns a limiter as a Limit of a set defines it, with the state that is known. The limiter under other rules
 // is old, or nil. Requests that have begun go on with old.
 func (s *limiters) renew(old *limiter, name string, limit *Limit, set uint64) *limiter {
-	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate, set: set}
+	l := &limiter{name: name, handle: s.client.RateLimiter(name), client: s.client, rate: limit.Rate, set: set, alone: limit.alone()}
 	if limit.Rate != (ratelimiter.Rate{}) {
 		l.handle = l.handle.WithRate(limit.Rate)
 	}
@@ -111,7 +121,8 @@ func (s *limiters) keep(l *limiter) {
 	if s.kept == nil {
 		s.kept = map[string]*limiter{}
 	}
-	if s.kept[l.name] == nil && len(s.kept) >= maxKept {
+	key := keyOf(l.name, l.alone)
+	if s.kept[key] == nil && len(s.kept) >= maxKept {
 		now := time.Now()
 		var first *limiter
 		var ends time.Time
@@ -124,10 +135,10 @@ func (s *limiters) keep(l *limiter) {
 			}
 		}
 		if len(s.kept) >= maxKept {
-			delete(s.kept, first.name)
+			delete(s.kept, keyOf(first.name, first.alone))
 		}
 	}
-	s.kept[l.name] = l
+	s.kept[key] = l
 }
 
 // bannedUntil returns the end of the latest ban of the limiter, including bans of single hosts. It also reports
@@ -142,7 +153,7 @@ func (l *limiter) bannedUntil(now time.Time) (end time.Time, alone bool) {
 		}
 		alone = alone || h.until.After(now)
 	}
-	return end, alone
+	return end, alone || l.alone
 }
 
 // leastTime is how long a call of Redis may take for a request that may not wait at all.

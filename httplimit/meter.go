@@ -21,7 +21,7 @@ type settledBody struct {
 	left      int64 // of the body, negative when not known
 
 	mu     sync.Mutex
-	meters map[string][]*meter // of each settlement, by the limiter's name; nil before there is something to show
+	meters [][]*meter // of each settlement of each demand; nil before there is something to show
 	ended  bool
 }
 
@@ -69,10 +69,10 @@ func (b *settledBody) begin() {
 	if b.meters != nil {
 		return
 	}
-	b.meters = map[string][]*meter{}
-	for _, d := range b.call.plan.demands {
+	b.meters = make([][]*meter, len(b.call.plan.demands))
+	for k, d := range b.call.plan.demands {
 		for _, s := range d.settlements {
-			b.meters[d.name] = append(b.meters[d.name], b.meter(s))
+			b.meters[k] = append(b.meters[k], b.meter(s))
 		}
 	}
 }
@@ -99,8 +99,8 @@ func (b *settledBody) end(err error) {
 			<-m.ended
 		}
 	}
-	b.call.settle(func(d *demand, i int) (int64, error) {
-		n, err := b.meters[d.name][i].result()
+	b.call.settle(func(k, i int) (int64, error) {
+		n, err := b.meters[k][i].result()
 		if err != nil && b.throttled {
 			return 0, nil
 		}

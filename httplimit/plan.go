@@ -24,6 +24,7 @@ type rule struct {
 	names   []template // of the limits; nil for those with a Key
 	hosts   []string   // that the match names, in the language of Match.Hosts; nil when it names none
 	whole   []bool     // of the limits: it cools down as a whole
+	gives   []bool     // of the limits: the grants of its quota can be given back
 }
 
 func compile(r Rule) (*rule, error) {
@@ -53,9 +54,8 @@ func compile(r Rule) (*rule, error) {
 		if l.Rate != (ratelimiter.Rate{}) {
 			rates.Check(l.Rate, p.add)
 		}
-		if err, ok := l.Quota.(error); ok {
-			p.add("quota", "%v", err)
-		}
+		checkQuota(&l, p)
+		c.gives = append(c.gives, givesBack(l.Quota))
 		if l.Weight < 0 {
 			p.add("weight", "%d is negative", l.Weight)
 		} else if l.Rate.Permits > 0 && l.Weight > l.Rate.Permits {
@@ -73,6 +73,11 @@ func compile(r Rule) (*rule, error) {
 			p.add("leave_free_for", "%v is negative", l.LeaveFreeFor)
 		case l.LeaveFreeFor > 0 && l.LeaveFree == 0:
 			p.add("leave_free_for", "%v without leave_free", l.LeaveFreeFor)
+		}
+		if l.OutagePolicy != nil {
+			if err := l.OutagePolicy.Validate(); err != nil {
+				p.add("outage_policy", "%v", err)
+			}
 		}
 		if l.Reopen < 0 {
 			p.add("reopen", "%v is negative", l.Reopen)
@@ -275,13 +280,18 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 	if l.Settle != nil {
 		settlements = []settlement{{permits, l.Settle}}
 	}
-	demands := &p.demands
+	demands, alone := &p.demands, l.alone()
 	if r.DryRun {
+		if alone {
+			return nil
+		}
 		demands = &p.dry
-	} else if l.Quota != nil {
-		p.quotas = append(p.quotas, quotaDemand{l, name, permits})
 	}
-	if k := slices.IndexFunc(*demands, func(d demand) bool { return d.name == name }); k >= 0 {
+	k := slices.IndexFunc(*demands, func(d demand) bool { return d.name == name && d.alone == alone })
+	if l.Quota != nil && !r.DryRun {
+		p.quotas = append(p.quotas, p.quotaDemand(l, r.gives[i], name, permits, k))
+	}
+	if k >= 0 {
 		d := &(*demands)[k]
 		d.permits += permits
 		d.settlements = append(d.settlements, settlements...)
@@ -316,11 +326,13 @@ func (d *demand) asks() *ratelimiter.RateLimiter {
 	return d.handle.LeaveFree(d.leaveFree, d.leaveFor)
 }
 
-// asked returns the demands as the Client takes them.
+// asked returns the demands as the Client takes them, without quotas that are alone.
 func (p *plan) asked() []ratelimiter.Demand {
-	list := make([]ratelimiter.Demand, len(p.demands))
-	for i, d := range p.demands {
-		list[i] = ratelimiter.Demand{Limiter: d.asks(), Permits: d.permits}
+	list := make([]ratelimiter.Demand, 0, len(p.demands))
+	for i := range p.demands {
+		if d := &p.demands[i]; !d.alone {
+			list = append(list, ratelimiter.Demand{Limiter: d.asks(), Permits: d.permits})
+		}
 	}
 	return list
 }

@@ -5,6 +5,9 @@ package httplimit
 import (
 	"context"
 	"errors"
+	"fmt"
+	"reflect"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -16,6 +19,94 @@ type quotaDemand struct {
 	limit   *Limit
 	name    string
 	permits int64
+
+	demand, settlement int  // which of the plan settles it; -1 for none
+	gives              bool // its grants can be given back
+}
+
+// A quotaGrant is what a quota granted to a request, to be settled.
+type quotaGrant struct {
+	*quotaDemand
+	grant *limit.Grant
+}
+
+// A granter is a quota whose grants can be settled.
+type granter interface {
+	AllowGrant(ctx context.Context, n int64) (limit.Result, *limit.Grant, error)
+}
+
+// alone reports whether l is a quota and nothing else.
+func (l *Limit) alone() bool { return l.Quota != nil && l.Rate == (ratelimiter.Rate{}) }
+
+// quotaDemand returns what a request demands of the quota of l. Its limiter is demand k of the plan, or a new one if k < 0.
+func (p *plan) quotaDemand(l *Limit, gives bool, name string, permits int64, k int) quotaDemand {
+	q := quotaDemand{l, name, permits, k, -1, gives}
+	if l.Settle == nil {
+		return q
+	}
+	if q.settlement = 0; k < 0 {
+		q.demand = len(p.demands)
+	} else {
+		q.settlement = len(p.demands[k].settlements)
+	}
+	return q
+}
+
+// checkAlone returns an error for each limit that needs a Client.
+func checkAlone(rules []Rule) error {
+	var list []error
+	for i, r := range rules {
+		for j, l := range r.Limits {
+			if !l.alone() {
+				problems{fmt.Sprintf("rules[%d].limits[%d]", i, j), &list}.add("", "the client is nil, and this is not a quota alone")
+			}
+		}
+	}
+	return errors.Join(list...)
+}
+
+// checkQuota checks the quota of a limit.
+func checkQuota(l *Limit, p problems) {
+	if l.Quota == nil {
+		return
+	}
+	if err, ok := l.Quota.(error); ok { // of the profile that made it
+		p.add("quota", "%v", err)
+		return
+	}
+	if v := reflect.ValueOf(l.Quota); v.Kind() == reflect.Pointer && v.IsNil() {
+		p.add("quota", "it is a nil %T", l.Quota)
+		return
+	}
+	if l.alone() && l.LeaveFree > 0 {
+		p.add("leave_free", "%d of a quota alone, which has no others to leave permits to", l.LeaveFree)
+	}
+	of, known := l.Quota.(interface{ Algorithm() limit.Algorithm })
+	if known && of.Algorithm() == nil {
+		p.add("quota", "the %T is not one that its function returned", l.Quota)
+		return
+	}
+	if known && l.Weight > of.Algorithm().Largest() {
+		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, of.Algorithm().Largest())
+	}
+	if l.Settle == nil {
+		return
+	}
+	if !givesBack(l.Quota) {
+		p.add("settle", "the grants of this quota, a %T, cannot be settled", l.Quota)
+	}
+}
+
+// givesBack reports whether the grants of a quota can be settled.
+func givesBack(quota limit.Limiter) bool {
+	g, ok := quota.(granter)
+	if !ok {
+		return false
+	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel() // so that nothing is taken, and nothing sent
+	_, _, err := g.AllowGrant(ended, 1)
+	return !errors.Is(err, limit.ErrCannotSettle)
 }
 
 // quotaWait returns the name of the quota that takes longest to grant the request, and how long that takes; 0 if all
@@ -32,8 +123,21 @@ func (c *call) quotaWait(ctx context.Context) (name string, wait time.Duration) 
 
 // takeQuotas takes the permits of the quotas. It returns the name of the one that did not grant them, with the wait or the error.
 func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration, err error) {
-	for _, q := range c.plan.quotas {
-		r, err := c.askQuota(func() (limit.Result, error) { return q.limit.Quota.Allow(ctx, q.permits) })
+	c.quotaGrants, c.quotaKept = nil, false
+	for i := range c.plan.quotas {
+		q := &c.plan.quotas[i]
+		r, err := c.askQuota(func() (r limit.Result, err error) {
+			if !q.gives {
+				r, err = q.limit.Quota.Allow(ctx, q.permits)
+				c.quotaKept = c.quotaKept || r.Granted
+				return r, err
+			}
+			var g *limit.Grant
+			if r, g, err = q.limit.Quota.(granter).AllowGrant(ctx, q.permits); g != nil {
+				c.quotaGrants = append(c.quotaGrants, quotaGrant{q, g})
+			}
+			return r, err
+		})
 		policy := c.t.client.OutagePolicy()
 		if q.limit.OutagePolicy != nil {
 			policy = *q.limit.OutagePolicy
@@ -44,7 +148,13 @@ func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration,
 			return q.name, r.Wait, err
 		}
 	}
+	c.quotaGrants = slices.DeleteFunc(c.quotaGrants, func(g quotaGrant) bool { return g.settlement < 0 })
 	return "", 0, nil
+}
+
+// comesBack reports whether giveBack gives back all that was taken.
+func (c *call) comesBack() bool {
+	return !c.quotaKept && !slices.ContainsFunc(c.plan.demands, func(d demand) bool { return !d.alone && len(d.settlements) == 0 })
 }
 
 func (c *call) askQuota(ask func() (limit.Result, error)) (r limit.Result, err error) {

@@ -82,15 +82,19 @@ type Limit struct {
 	Key func(*http.Request) string
 	// Rate is the rate that a limiter gets if it has none yet. A limiter that has another rate keeps it, and
 	// [EventRateDiffers] reports that; see [WithRuleRates]. The zero Rate is for a limiter whose rate is set
-	// elsewhere.
+	// elsewhere, or is that of a Quota alone.
 	Rate ratelimiter.Rate
-	// Quota, if set, is a limiter of another algorithm that has to grant the permits as well, such as a
-	// [limit.CalendarQuota]. It is checked before the limiters of the rates are asked, and its permits are taken after
-	// theirs. If it rejects only then, the permits of the limiters stay taken. A request is rejected at once if the
-	// quota will not grant it within the time that it may wait.
+	// Quota, if set, is a limiter of another algorithm, such as the month's tokens as a [limit.CalendarQuota]. With a
+	// Rate, both have to grant the permits. Without one the quota is the whole limit, and Name, or Key, names it in
+	// errors and events.
 	//
-	// A cool-down applies to the limiter with the Rate. While Redis is unavailable the outage policy decides, without
-	// the quota. Settle does not settle the quota, and a dry run does not count it.
+	// Quotas are checked before the limiters of the rates are asked, and their permits are taken after theirs. If a
+	// quota rejects only then, the permits of the rates stay taken, except those of limits with Settle, and the request is
+	// rejected unless all that it took could be given back. It is rejected at once if the quota will not grant it within the time that it may wait. Settle settles the quota as
+	// well, for which it has to be a *[limit.Shared] or a *[limit.Local] whose grants can be settled.
+	//
+	// A cool-down applies to the limiter with the Rate. That of a quota alone is known to this process only. While
+	// Redis is unavailable the outage policies of the rates decide, without the quotas. A dry run counts no quota.
 	Quota limit.Limiter
 	// Weight is how many permits a request takes. The default is 1.
 	Weight int64

@@ -35,7 +35,7 @@ var (
 
 // settleAtEnd has the permits settled when the caller has read the body, or closes it.
 func (c *call) settleAtEnd(a *answer) {
-	if len(c.grants) == 0 {
+	if !c.holdsGrants() {
 		return
 	}
 	resp := a.response
@@ -53,7 +53,7 @@ func (c *call) settleAtEnd(a *answer) {
 
 // settleThrottled settles the permits of an attempt that is made again. All of its body has been read ahead.
 func (c *call) settleThrottled(a *answer) {
-	if len(c.grants) == 0 {
+	if !c.holdsGrants() {
 		return
 	}
 	b := c.settledBody(a)
@@ -61,24 +61,29 @@ func (c *call) settleThrottled(a *answer) {
 		b.feed(a.body.buf)
 	}
 	b.end(io.EOF)
-	c.grants = nil
+	c.grants, c.quotaGrants = nil, nil
 }
+
+// holdsGrants reports whether anything is to be settled.
+func (c *call) holdsGrants() bool { return len(c.grants)+len(c.quotaGrants) > 0 }
 
 // giveBack returns what the limits with Settle took for a request that is not sent now.
 func (c *call) giveBack() {
-	c.settle(func(*demand, int) (int64, error) { return 0, nil })
-	c.grants = nil
+	c.settle(func(int, int) (int64, error) { return 0, nil })
+	c.grants, c.quotaGrants = nil, nil
 }
 
 // unsettled tells that the permits of all limits with Settle stay what they are, because of err.
 func (c *call) unsettled(err error) {
-	c.settle(func(*demand, int) (int64, error) { return 0, err })
+	c.settle(func(int, int) (int64, error) { return 0, err })
 }
 
-// settle settles each grant. For each limit's part, the ith of the demand, actual returns how many permits were used;
+func unknown(err error) error { return fmt.Errorf("httplimit: what was used is not known: %w", err) }
+
+// settle settles each grant. For each limit's part, the ith of demand k, actual returns how many permits were used;
 // a part with an error stays as it is.
-func (c *call) settle(actual func(d *demand, i int) (int64, error)) {
-	if len(c.grants) == 0 {
+func (c *call) settle(actual func(k, i int) (int64, error)) {
+	if !c.holdsGrants() {
 		return
 	}
 	ctx, cancel := c.context(settleDelay)
@@ -88,15 +93,31 @@ func (c *call) settle(actual func(d *demand, i int) (int64, error)) {
 		e.Kind, e.Limiter, e.Err = EventUnsettled, d.name, err
 		c.t.emit(e)
 	}
-	for _, g := range c.grants {
-		d := c.plan.find(g.Limiter().Name())
-		if d == nil || len(d.settlements) == 0 {
+	for _, g := range c.quotaGrants {
+		if g.settlement < 0 { // it is given back
+			_ = g.grant.Cancel(ctx) // what cannot be given back stays taken
 			continue
 		}
+		d := &c.plan.demands[g.demand]
+		n, err := actual(g.demand, g.settlement)
+		if err != nil && d.alone { // otherwise the rate's says so
+			tell(d, unknown(err))
+		} else if err == nil {
+			if err := g.grant.Settle(ctx, n); err != nil {
+				tell(d, err)
+			}
+		}
+	}
+	for _, g := range c.grants {
+		k := c.plan.index(g.Limiter().Name())
+		if k < 0 || len(c.plan.demands[k].settlements) == 0 {
+			continue
+		}
+		d := &c.plan.demands[k]
 		sum := d.permits
 		for i, s := range d.settlements {
-			if n, err := actual(d, i); err != nil {
-				tell(d, fmt.Errorf("httplimit: what was used is not known: %w", err))
+			if n, err := actual(k, i); err != nil {
+				tell(d, unknown(err))
 			} else {
 				sum += n - s.permits
 			}

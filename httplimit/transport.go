@@ -38,13 +38,11 @@ type Transport struct {
 	delays   delays
 }
 
-// New returns a Transport whose limiters are those of client, which the caller closes. It returns [ErrInvalidOption]
-// for an option that is out of range, and [ErrInvalidRule] with a [*FieldError] for each field of a rule that is
-// wrong.
+// New returns a Transport whose limiters are those of client, which the caller closes. The client may be nil if every
+// limit of the rules is a [Limit.Quota] alone, such as a *limit.Local: then nothing needs a Redis. New returns
+// [ErrInvalidOption] for an option that is out of range, and [ErrInvalidRule] with a [*FieldError] for each field of a
+// rule that is wrong.
 func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
-	if client == nil {
-		return nil, fmt.Errorf("%w: the client is nil", ErrInvalidOption)
-	}
 	t := &Transport{client: client, limiters: newLimiters(client), cfg: config{
 		base:        http.DefaultTransport,
 		maxWait:     -1,
@@ -63,6 +61,9 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	}
 	if err := t.cfg.validate(); err != nil {
 		return nil, err
+	}
+	if client == nil && len(t.cfg.rules) == 0 {
+		return nil, fmt.Errorf("%w: the client is nil, and there are no rules that do without one", ErrInvalidOption)
 	}
 	if err := t.SetRules(t.cfg.rules...); err != nil {
 		return nil, err
@@ -92,6 +93,9 @@ func (t *Transport) SetRules(rules ...Rule) error {
 		return errNotMade
 	}
 	compiled, err := compileAll(rules)
+	if t.client == nil {
+		err = errors.Join(err, checkAlone(rules))
+	}
 	if err != nil {
 		return err
 	}
@@ -150,9 +154,11 @@ type call struct {
 	event Event     // what all events of the call have in common
 	sent  time.Time // when it was admitted last
 
-	grants   []*ratelimiter.Grant // that are settled at the end of the body
-	answered bool                 // Redis has answered for its limiters
-	other    string               // the host that answered after the base followed a redirect; "" when it is the request's
+	grants      []*ratelimiter.Grant // that are settled at the end of the body
+	quotaGrants []quotaGrant         // of the quotas
+	quotaKept   bool                 // a quota granted what cannot be given back
+	answered    bool                 // Redis has answered for its limiters
+	other       string               // the host that answered after the base followed a redirect; "" when it is the request's
 }
 
 func (c *call) run() (*http.Response, error) {
