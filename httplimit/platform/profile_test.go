@@ -178,7 +178,7 @@ func TestProfilesRates(t *testing.T) {
 	}, rates(DingTalk("a", WithCorp(func(*http.Request) string { return "c" }), WithMonthlyQuota(nowhere, "o", 5000, httplimit.Match{}))))
 	require.Equal(t, map[string]string{
 		"app-api OVERALL 60/1.02s gap 16ms": "open 0s",
-		"app-api OVERALL 5/10.02s": "open 0s",
+		"app-api OVERALL 5/10.02s":          "open 0s",
 		"ip OVERALL 10000/20.02s gap 1ms":   "open 20s",
 		"robot OVERALL 10/1m0.02s gap 3s":   "open 1m0s",
 		"month OVERALL 10000/1.02s":         "open 0s",
