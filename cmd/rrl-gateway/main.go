@@ -58,7 +58,14 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	return exitFailed
 }
 
-func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
+// oneLine returns an error as one line. Of several mistakes in a file, each has a line of its own.
+func oneLine(err error) string {
+	text := err.Error()
+	if strings.Count(text, "\n") == strings.Count(text, "\nrulefile: ") {
+		return strings.ReplaceAll(text, "\nrulefile: ", "\n  ")
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}
 
 func newApp(stdout, stderr io.Writer) *cli.Command {
 	onUsage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }

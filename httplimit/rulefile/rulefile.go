@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit"
@@ -104,17 +105,20 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	}
 	r := &reader{detectors: c.detectors, lines: map[string]int{}}
 	rules := r.file(root)
-	if len(r.problems) == 0 {
-		r.check(rules)
-	}
+	r.check(rules)
 	if len(r.problems) > 0 {
 		return nil, r.err()
 	}
 	return rules, nil
 }
 
-// check has httplimit check the rules, and finds the lines of the problems.
+// check has httplimit check the rules, and finds the lines of the problems. What is found in a part that could not be read
+// is left out: it would follow from that.
 func (r *reader) check(rules []httplimit.Rule) {
+	var unread []string
+	for _, p := range r.problems {
+		unread = append(unread, p.Field[:max(strings.LastIndexAny(p.Field, ".["), 0)])
+	}
 	err := httplimit.CheckRules(rules)
 	if err == nil {
 		return
@@ -129,8 +133,17 @@ func (r *reader) check(rules []httplimit.Rule) {
 			r.problems = append(r.problems, &Error{Problem: err.Error()})
 			continue
 		}
+		if slices.ContainsFunc(unread, func(part string) bool { return within(f.Field, part) || within(part, f.Field) }) {
+			continue
+		}
 		r.problems = append(r.problems, &Error{Line: r.line(f.Field), Field: f.Field, Problem: f.Problem})
 	}
+}
+
+// within reports whether a field is a part, or in it. All are in the part "".
+func within(field, part string) bool {
+	rest, ok := strings.CutPrefix(field, part)
+	return ok && (part == "" || rest == "" || rest[0] == '.' || rest[0] == '[')
 }
 
 // line returns the line of a field, or of the closest value around it.

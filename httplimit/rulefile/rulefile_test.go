@@ -5,6 +5,7 @@ package rulefile
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -171,13 +172,15 @@ func TestErrorsNameLineAndField(t *testing.T) {
 			rules, err := Parse([]byte(c.file))
 			require.Error(t, err)
 			require.Nil(t, rules)
-			var e *Error
-			require.ErrorAs(t, err, &e)
-			require.Contains(t, err.Error(), c.says)
-			if c.line > 0 {
-				require.Equal(t, c.line, e.Line, err)
+			list := []error{err}
+			if joined, ok := err.(interface{ Unwrap() []error }); ok {
+				list = joined.Unwrap()
 			}
-			require.Equal(t, c.field, e.Field, err)
+			require.True(t, slices.ContainsFunc(list, func(err error) bool {
+				var e *Error
+				require.ErrorAs(t, err, &e)
+				return strings.Contains(e.Problem, c.says) && (c.line == 0 || c.line == e.Line) && c.field == e.Field
+			}), "%v", err)
 		})
 	}
 }
@@ -268,4 +271,26 @@ func TestLoad(t *testing.T) {
 	require.ErrorIs(t, err, broken)
 	_, err = Load(strings.NewReader(strings.Repeat("# long\n", MaxSize/4)))
 	require.ErrorContains(t, err, "longer than")
+}
+
+// TestAllMistakesAtOnce: mistakes of what the file says and of what the rules mean are found together, but none that only
+// follows from another.
+func TestAllMistakesAtOnce(t *testing.T) {
+	_, err := Parse([]byte(`rules:
+  - name: a
+    match: {hosts: [api.example.com]}
+    limits:
+      - {name: x, permits: "5", interval: 1s}
+      - {name: "{nothing}", permits: 5, interval: 1s}
+  - name: b
+    limits: []
+  - name: c
+    limit: []
+`))
+	var lines []string
+	for line := range strings.Lines(err.Error()) {
+		at, _, _ := strings.Cut(strings.TrimPrefix(line, "rulefile: line "), ": ")
+		lines = append(lines, at)
+	}
+	require.Equal(t, []string{"5", "6", "8", "10"}, lines, "%v", err)
 }

@@ -84,15 +84,15 @@ func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer)
 		fmt.Fprintln(stderr, app.Name+": interrupted")
 		return ExitInterrupted
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s: %s (see %s)\n", app.Name, survey.OneLine(err), help)
+		fmt.Fprintf(stderr, "%s: %s (see %s)\n", app.Name, lines(err), help)
 		return ExitUsage
 	case errors.As(err, &exit):
 		if exit.Err != nil {
-			fmt.Fprintf(stderr, "%s: %s\n", app.Name, survey.OneLine(exit.Err))
+			fmt.Fprintf(stderr, "%s: %s\n", app.Name, lines(exit.Err))
 		}
 		return exit.Code
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", app.Name, survey.OneLine(err))
+	fmt.Fprintf(stderr, "%s: %s\n", app.Name, lines(err))
 	return ExitFailed
 }
 
@@ -111,4 +111,13 @@ func NoArguments(c *cli.Command) error {
 		return UsageError{fmt.Errorf("%s takes no argument %q", c.Name, c.Args().First())}
 	}
 	return nil
+}
+
+// lines returns an error as one line, but for the mistakes of a rule file, each of which has a line of its own.
+func lines(err error) string {
+	parts := strings.Split(err.Error(), "\nrulefile: ")
+	for i, part := range parts {
+		parts[i] = survey.OneLine(errors.New(part))
+	}
+	return strings.Join(parts, "\n  ")
 }
