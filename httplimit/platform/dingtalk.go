@@ -63,6 +63,7 @@ var (
 // calls that are not metered, do not stop this application's other APIs.
 func DingTalk(appKey string, opts ...Option) httplimit.Profile {
 	p := newProfile("dingtalk", dingTalkHosts, dingTalkQuotas(), []string{withEgress, withAPI, withCorp, withMonthlyQuota}, opts)
+	p.needs("appKey", appKey)
 	p.closed = true
 	scope := ScopeAppAPI
 	if p.corp != nil {

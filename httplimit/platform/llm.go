@@ -160,6 +160,7 @@ func DashScope(account string, opts ...Option) httplimit.Profile {
 
 func llmProfile(name, host, account string, perMinute int64, d httplimit.Detector, opts []Option) httplimit.Profile {
 	p := newProfile(name, []string{host}, []quota{{scope: ScopeAccount, permits: perMinute, interval: time.Minute}}, []string{withTokens}, opts)
+	p.needs("account", account)
 	limits := p.limits(ScopeAccount, literal(account))
 	if p.tokens != nil {
 		limits = append(limits, p.tokens.limitOf(p, account))

@@ -108,6 +108,7 @@ func newProfile(name string, hosts []string, quotas []quota, has []string, opts 
 		}
 		o(p)
 	}
+	p.needs("name of "+withEgress, p.egress)
 	for _, o := range p.options {
 		switch {
 		case o.scope == nil && !slices.Contains(has, o.name):
@@ -122,6 +123,13 @@ func newProfile(name string, hosts []string, quotas []quota, has []string, opts 
 // problem notes what is wrong with an option.
 func (p *profile) problem(format string, args ...any) {
 	p.problems = append(p.problems, fmt.Errorf("%s: "+format, append([]any{p.name}, args...)...))
+}
+
+// needs notes a problem if the argument of a profile's function is empty: all that leave it empty would share limiters.
+func (p *profile) needs(argument, value string) {
+	if value == "" {
+		p.problem("the %s is empty", argument)
+	}
 }
 
 // limitsScope reports whether an option of a scope has an effect in a profile with limits of these scopes.
@@ -262,6 +270,7 @@ func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int6
 			p.problem("WithMonthlyQuota is given twice; a Transport is for one organisation's quota")
 			return
 		}
+		p.needs("organisation of "+withMonthlyQuota, organisation)
 		p.monthly = &monthly{organisation: organisation, metered: metered}
 		q, err := DingTalkMonth(rdb, calls)
 		if err != nil {
@@ -274,9 +283,9 @@ func WithMonthlyQuota(rdb redis.UniversalClient, organisation string, calls int6
 
 // made returns the Profile of the rules, without those whose limits WithRate took away.
 func (p *profile) made(rules ...httplimit.Rule) httplimit.Profile {
-	if p.problems != nil { // httplimit.New tells of the quota
-		rules = append(rules, httplimit.Rule{Name: p.name + ": options", Limits: []httplimit.Limit{{Name: p.name, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second},
-			Quota: invalidQuota{error: errors.Join(p.problems...)}}}})
+	if p.problems != nil { // httplimit.New tells of the quota, and not of what follows from it
+		rules = []httplimit.Rule{{Name: p.name + ": options", Limits: []httplimit.Limit{{Name: p.name, Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second},
+			Quota: invalidQuota{error: errors.Join(p.problems...)}}}}}
 	}
 	rules = slices.DeleteFunc(rules, func(r httplimit.Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {

@@ -216,13 +216,13 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		profile httplimit.Profile
 		want    string
 	}{
-		{DingTalk(""), "limits[0].name: it is empty"},
-		{WeCom(""), "limits[0].name: it is empty"},
-		{Feishu(""), "limits[0].name: it is empty"},
-		{GitHub(""), "limits[0].name: it is empty"},
+		{DingTalk(""), "dingtalk: the appKey is empty"},
+		{WeCom(""), "wecom: the corpID is empty"},
+		{Feishu(""), "feishu: the appID is empty"},
+		{GitHub(""), "github: the account is empty"},
 		{DingTalk("a", nil), "an Option is nil"},
-		{DingTalk("a", WithEgress("")), "limits[0].name: it is empty"},
-		{DingTalk("a", WithMonthlyQuota(nowhere, "", 5, httplimit.Match{})), "limits[0].name: it is empty"},
+		{DingTalk("a", WithEgress("")), "the name of WithEgress is empty"},
+		{DingTalk("a", WithMonthlyQuota(nowhere, "", 5, httplimit.Match{})), "the organisation of WithMonthlyQuota is empty"},
 		{DingTalk("a", WithMonthlyQuota(nowhere, "o", 0, httplimit.Match{})), "limits[0].quota: ratelimiter: invalid argument: CalendarQuota.Permits: 0 is not in"},
 		{DingTalk("a", WithMonthlyQuota(nil, "o", 5, httplimit.Match{})), "limits[0].quota: ratelimiter: invalid argument: the redis client"},
 		{DingTalk("a", WithRate(ScopeAppAPI, -1, time.Second)), "permits: -1 is not in"},

@@ -27,6 +27,7 @@ func WeCom(corpID string, opts ...Option) httplimit.Profile {
 		{scope: ScopeCorpAPI, permits: 150_000, interval: time.Hour},
 		{scope: ScopeRobot, permits: 20, interval: time.Minute, reopen: time.Minute},
 	}, []string{withAPI, withCorp}, opts)
+	p.needs("corpID", corpID)
 	p.closed = true
 	scopes := map[httplimit.Scope]httplimit.Scope{ScopeConcurrency: ScopeCorpAPI}
 	rules := []httplimit.Rule{
@@ -55,6 +56,7 @@ func Feishu(appID string, opts ...Option) httplimit.Profile {
 		{scope: ScopeRobot, permits: 5, interval: time.Second},
 		{scope: ScopeRobot, permits: 100, interval: time.Minute},
 	}, []string{withAPI, withCorp}, opts)
+	p.needs("appID", appID)
 	// The quota of the month is wider than an API, and not kept here: the API whose call was rejected waits.
 	scopes := map[httplimit.Scope]httplimit.Scope{ScopeMonth: ScopeAppAPI}
 	rules := []httplimit.Rule{
@@ -98,6 +100,7 @@ func GitHub(account string, opts ...Option) httplimit.Profile {
 		{scope: ScopeContent, permits: 80, interval: time.Minute, gap: time.Second},
 		{scope: ScopeContent, permits: 500, interval: time.Hour},
 	}, []string{withAPI}, opts)
+	p.needs("account", account)
 	if looksSecret(account) {
 		account = httplimit.Hash(account)
 	}
