@@ -109,7 +109,15 @@ func TestDeploy(t *testing.T) {
 			}
 			require.Equal(t, http.StatusTooManyRequests, one.get())
 			require.Equal(t, http.StatusTooManyRequests, two.get())
-			require.Equal(t, http.StatusOK, one.status(strings.TrimSuffix(one.url, "/orders/1")+"/metrics"), "the readiness probe")
+			for _, path := range []string{"/health", "/ready", "/metrics"} { // the probes, and what Prometheus reads
+				require.Equal(t, http.StatusOK, one.status(strings.TrimSuffix(one.url, "/orders/1")+path), path)
+			}
+			fresh := serve(t, program, env, args...)
+			redis.Kill()
+			at := func(p *process, path string) int { return p.status(strings.TrimSuffix(p.url, "/orders/1") + path) }
+			require.Equal(t, http.StatusOK, at(fresh, "/health"), "it lives")
+			require.Equal(t, http.StatusServiceUnavailable, at(fresh, "/ready"), "it has not reached Redis yet")
+			require.Equal(t, http.StatusOK, at(one, "/ready"), "the outage policy decides")
 		})
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -22,6 +23,7 @@ func newService(client *ratelimiter.Client, s settings, log *slog.Logger, metric
 	})
 	mux.Handle("GET /metrics", metrics)
 	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "well") })
+	mux.Handle("GET /ready", readiness(client))
 
 	// The proxy in front of this server, which runs on the same machine here. Only what it adds to
 	// X-Forwarded-For counts; the rest may be forged.
@@ -30,7 +32,7 @@ func newService(client *ratelimiter.Client, s settings, log *slog.Logger, metric
 	})
 	limit, err := inbound.New(client, s.name, s.rate(),
 		inbound.WithKeys(func(r *http.Request) (string, bool) {
-			if _, pattern := mux.Handler(r); pattern == "GET /health" || pattern == "GET /metrics" {
+			if _, pattern := mux.Handler(r); pattern == "GET /health" || pattern == "GET /ready" || pattern == "GET /metrics" {
 				return "", false // not limited
 			}
 			return clients(r)
@@ -45,4 +47,21 @@ func newService(client *ratelimiter.Client, s settings, log *slog.Logger, metric
 		return nil, err
 	}
 	return limit.Handler(mux), nil
+}
+
+// readiness returns the handler of the readiness probe. A server is ready once Redis has replied: a wrong address or password
+// then ends a rollout. It stays ready in an outage, since the outage policy decides requests, and all servers at once
+// would leave the load balancer. The process lives, in the sense of GET /health, in any case.
+func readiness(client *ratelimiter.Client) http.Handler {
+	var reached atomic.Bool
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !reached.Load() {
+			if err := client.Ping(r.Context()); err != nil {
+				http.Error(w, err.Error(), http.StatusServiceUnavailable)
+				return
+			}
+			reached.Store(true)
+		}
+		fmt.Fprintln(w, "ready")
+	})
 }
