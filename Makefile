@@ -64,7 +64,7 @@ docs: ## the tests of the pages: links, code blocks, names and what is generated
 vuln: ## govulncheck in every module
 	@for mod in $$(find . -name go.mod); do echo "== $$mod" && (cd "$$(dirname "$$mod")" && GOWORK=off go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; done
 
-dist: ## the programs of a release, with checksums, SBOMs and images, at its tag; DIST="--snapshot --skip=publish" to try it
+dist: ## the programs of a release, with checksums, SBOMs and images, at its tag; DIST="--snapshot --skip=publish,sign" to try it
 	@go run github.com/goreleaser/goreleaser/v2@v2.14.0 release --clean $(DIST)
 
 release: ## tags VERSION=v1.2.3 in every module that users import or install, once it is proved to install; DRY=1 tags nothing

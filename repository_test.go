@@ -216,7 +216,8 @@ func TestRootIsSmall(t *testing.T) {
 	require.LessOrEqual(t, len(all)-len(tests), 20)
 }
 
-// TestWorkflowsRunWhatMakeRuns checks that a workflow runs nothing but targets of the Makefile, and lanes that exist.
+// TestWorkflowsRunWhatMakeRuns checks that a workflow runs nothing but targets of the Makefile, lanes that exist, and actions that
+// are pinned to a commit.
 func TestWorkflowsRunWhatMakeRuns(t *testing.T) {
 	makefile := must(os.ReadFile("Makefile"))(t)
 	script := must(os.ReadFile("tools/test-lanes.sh"))(t)
@@ -227,12 +228,16 @@ func TestWorkflowsRunWhatMakeRuns(t *testing.T) {
 	for _, file := range files {
 		text := must(os.ReadFile(file))(t)
 		var workflow struct {
-			Jobs map[string]struct{ Steps []struct{ Run string } }
+			Jobs map[string]struct{ Steps []struct{ Run, Uses string } }
 		}
 		require.NoError(t, yaml.Unmarshal(text, &workflow), file)
 		calls := 0
 		for _, job := range workflow.Jobs {
 			for _, step := range job.Steps {
+				if step.Uses != "" { // a tag can be moved, a commit cannot
+					require.Regexp(t, `uses: `+regexp.QuoteMeta(step.Uses)+` # v\d+\.\d+\.\d+\n`, string(text), file)
+					require.Regexp(t, `@[0-9a-f]{40}$`, step.Uses, file)
+				}
 				if step.Run == "" {
 					continue
 				}
