@@ -37,21 +37,23 @@ const (
 	ForgetSpent
 )
 
-// WithFleetParameters makes all processes that use the name go by the same parameters: those of the process that began
-// last. A process sets its parameters with its first call, or in [Shared.Start], and never again, so that an old process which
-// restarts while a fleet is being changed brings the old ones back until the next one begins. Other processes look every ten
-// seconds while they make calls, and follow; calls in flight, and turns that were granted in advance, end by the old
-// ones. Until all follow, each is held to its own, by the same state with KeepSpent. The Hooks are told of a change once in
-// each process, by an event of kind ratelimiter.RateChanged, also in the one that makes it.
+// WithFleetParameters makes all processes that use the name obey the same parameters, those of the process that began
+// last, so that a rolling update changes one limit instead of making a second one. All processes of a name need the option;
+// its Redis keys are other ones than those without it.
 //
-// From then on no more than the new Bound is granted. What KeepSpent means for each algorithm is in docs/algorithms.md: counts
-// are compared with the new limit, the time until all that was granted has flowed out stays the same, but for no more than a
-// full bucket, and tokens are cut to the new burst. A [Grant] from before a change gives nothing back when it is settled.
+// A process sets its parameters once, with its first call or in [Shared.Start]. The others look every ten seconds while they
+// make calls, and follow; until then each obeys its own, on the same state with KeepSpent. Calls in flight, and turns that
+// were granted in advance, end by the old parameters. So an old process that restarts during an update brings the old
+// parameters back until the next new one begins. Each process reports a change once, by an event of kind
+// ratelimiter.RateChanged.
 //
-// A first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
-// CalendarQuota with another calendar. All processes of a name need the option: its Redis keys are not those without it. The
-// parameters are in the key "limit2:{NAME}:parameters", which lasts for 30 days without use. If Redis loses it, the next
-// process that looks writes down its own again, and what is spent stays so.
+// After a change no more than the new Bound is granted. What KeepSpent means for each algorithm is in docs/algorithms.md:
+// counts are compared with the new limit; the time until all that was granted has flowed out stays the same, up to that of a full
+// bucket; tokens are cut to the new burst. A [Grant] from before a change gives nothing back when it is settled.
+//
+// The first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
+// CalendarQuota with another calendar. The parameters are in the key "limit2:{NAME}:parameters", which Redis deletes after
+// 30 days without use. If Redis loses it, the next process that looks sets its own again, and the permits spent stay spent.
 func WithFleetParameters(spent SpentPermits) Option {
 	return func(c *config) {
 		if spent != KeepSpent && spent != ForgetSpent {

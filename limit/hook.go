@@ -11,11 +11,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// WithHook adds a Hook that the limiter calls as it works, as a ratelimiter.Client does: once for each request, and
-// once for each attempt at a call. The operation of [Shared.Allow] is OperationAllow, and that of [Wait] and
-// [WaitTimeout] is OperationAcquire. The Hook is told the name of the limiter and never a key. A request that
-// is rejected without a call has no Replied. Hooks that panic disturb nothing; the other Hooks are told so by an
-// event of kind ratelimiter.Panicked.
+// WithHook adds a Hook that the limiter calls as a ratelimiter.Client does: once for each request, and once for each attempt
+// at a call. The operation of [Shared.Allow] is OperationAllow, and that of [Wait] and [WaitTimeout] is OperationAcquire. The
+// Hook gets the name of the limiter and never a key. For a request that is rejected without a call, Replied is false. If a
+// Hook panics, the others get an event of kind ratelimiter.Panicked, and nothing else happens.
 func WithHook(h ratelimiter.Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }

@@ -17,23 +17,23 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// WithOutagePolicy makes requests follow p while Redis is down, which the process then knows: see
-// ratelimiter.OutagePolicy for when that begins and ends. During an outage a request is decided at once, and one call a
-// second probes Redis; the Hooks are told of its beginning and end. A result that p has decided is Degraded.
+// WithOutagePolicy sets the policy that decides requests during an outage of Redis; see ratelimiter.OutagePolicy for when one
+// begins and ends. Requests are then decided at once, with Degraded set in their Result, and one call a second probes Redis.
+// Hooks get an event when an outage begins and when it ends.
 //
-//   - FailClosed: every request, those of [Wait] too, returns ratelimiter.ErrUnavailable at once.
+//   - FailClosed: every request, also in [Wait], returns ratelimiter.ErrUnavailable at once.
 //   - FailOpen: every request is granted at once.
-//   - LocalQuota(r, nodes): the process grants floor(r.Permits / nodes) permits in any r.Interval, from one r.Interval after
-//     the outage has become known on. The rate is r, whatever the algorithm: what Redis granted before counts in its own
-//     way, so r should be no more than the limiter admits in an interval in the long run. Those that wait do so until their
-//     time is up, since Redis may come back. A request for more than the quota returns ratelimiter.ErrUnavailable.
+//   - LocalQuota(r, nodes): the process grants floor(r.Permits / nodes) permits in any r.Interval, beginning one r.Interval
+//     after the outage has become known. Choose an r that the limiter would admit in the long run, since r counts whatever the
+//     algorithm is. Callers that wait do so until their time is up. A request for more than the quota returns
+//     ratelimiter.ErrUnavailable.
 //
-// When Redis is back, what a local quota granted in the last r.Interval is taken from the limiter before the next call
-// of its key, as [Grant.Settle] takes more than was granted; once, or twice if Redis fails again meanwhile. Limiters whose
-// grants cannot be settled ([ErrCannotSettle]) do not learn of it: for one interval they may grant the quotas in addition.
+// When Redis is back, the process takes what its local quota granted in the last r.Interval from the limiter, before the
+// next call for the key, as [Grant.Settle] does; once, or twice if Redis fails again meanwhile. A limiter whose grants cannot
+// be settled ([ErrCannotSettle]) does not count them: for one interval it may grant the quotas in addition.
 //
-// Without the option there is no policy: while Redis does not reply, or refuses to write, every call, and with it those
-// that go together with it, finds that out by itself, so give ctx a deadline that the callers can wait for.
+// The default is no policy: each call discovers by itself that Redis does not reply or refuses to write, so give ctx a
+// deadline.
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) {
 		if err := p.Validate(); err != nil {

@@ -9,11 +9,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Reset makes the limiter as if it had never been used, for all processes: what was taken of its key is forgotten. It is for
-// when more was bought of a quota that is used up. Other processes learn of it within a second, those that wait included. It
-// deletes the keys that [Shared.Keys] returns, so that a call which is in flight in this moment may take its permits twice.
+// Reset forgets what was taken of the limiter's key, for all processes, for instance after more of a used-up quota was bought.
+// Other processes, and callers that wait there, notice within a second. Reset deletes the keys that [Shared.Keys] returns; a
+// call that is in flight at that moment may take its permits twice.
 //
-// Reset returns the errors of a call, as [Shared] describes them, after which the limiter may have been reset.
+// Reset returns the errors of a call, as [Shared] describes them. After an error the limiter may or may not have been reset.
 func (s *Shared) Reset(ctx context.Context) error {
 	if !s.made() {
 		return errNotShared

@@ -16,47 +16,41 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Shared is a limiter in Redis, shared by all processes that use its name, key, algorithm and
-// parameters. Other parameters make another limiter: while a fleet is being changed from one to the other, each
-// part of it is held to its own. Only a [CalendarQuota] counts on with another number, and all do with
-// [WithFleetParameters].
+// A Shared is a limiter in Redis that all processes share which use its name, key, algorithm and parameters. Other
+// parameters make another limiter, so during a rolling update the old and the new processes each have a limit of their own;
+// only a [CalendarQuota], and any limiter with [WithFleetParameters], is the same one with other numbers.
 //
-// A call runs one script. Calls of one key that come while one of this process is in flight wait for its
-// reply, and then go as one: they are decided as if one after another. A call whose ctx ends returns at once, and
-// the others go on.
+// # Calls
 //
-// A rejection stays true until the instant that it names, unless a [Grant] is settled to less, the Redis key is deleted or
-// the clock of Redis is put forward. Until then, but for no longer than a second, the process itself rejects the calls that
-// Redis would reject, with a wait that gets shorter: a key that has no permits left costs Redis about one call a second from
-// each process. What other processes settle is noticed within that second. A process knows
-// such rejections of 4,096 keys of each limiter that NewShared has returned.
+// A request runs one script. Requests for one key that arrive while a call of this process is in flight wait for its
+// reply and then share a call, in their order. A request whose ctx ends returns at once; the others go on. Callers of
+// one process that wait form a queue; see [Wait].
 //
-// A call that certainly did not run is sent again, up to four times in all and within five seconds. So is a call
-// whose reply was lost, with the same id: Redis remembers the last grant of each process to a key for ten
-// seconds, unless [WithoutReplay], and a call that is found there returns that grant and takes nothing again,
-// however many permits others have been granted meanwhile. There is room for 8 KB, which is about 300 processes.
-// When it can no longer be told whether the call has run, because there were more or it took more time, it does
-// not run again. It returns ratelimiter.ErrUnavailable, as it does after the fourth attempt, and its permits may
-// have been taken, once. The same is true if ctx ends while the call is in flight.
+// After a rejection the process rejects further requests for the key without a call until the permits are due, but
+// for no longer than a second. So a key without permits costs Redis about one call a second from each process. If permits
+// become free early, because a [Grant] is settled, the key is deleted, or the clock of Redis is put forward, that is noticed
+// within the second. The process remembers rejections of 4,096 keys.
 //
-// A call takes its permits twice only if the clock of Redis is put forward by ten seconds in that moment, or if
-// the network delivers its first request ten seconds after a later one. In neither case is more than the bound
-// granted.
+// # Errors
 //
-// When the clock of Redis is put back, no more than the bound is granted, and the wait for that is no longer
-// than an unused limiter takes to be full again, or than what is owed. When it is put forward, that time has
-// passed for the limiter.
+// No permits are granted with an error. A request returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook
+// of the client panicked; the error also wraps ctx.Err() if ctx was done before there was a reply (after an attempt that
+// failed, or 10 ms or more without a reply). It returns ratelimiter.ErrMalformed if a key holds something that no limiter
+// writes, and every other error that Redis replies with. An error contains the first eight hexadecimal digits of the key's
+// SHA-256, and not the key, which may be a token. [WithOutagePolicy] says what happens in an outage.
 //
-// What happens while Redis does not reply, or refuses to write, is up to [WithOutagePolicy].
+// A call that certainly did not run is sent again, up to four times within five seconds. So is one whose reply was lost: Redis
+// remembers the last grant of each process for ten seconds, in up to 8 KB or about 300 processes a key, so that the second
+// call returns the first one's grant and takes nothing (see [WithoutReplay]). If Redis cannot tell any more whether it ran,
+// or ctx ends while it is in flight, the request returns ratelimiter.ErrUnavailable and its permits may have been taken,
+// once. They are taken twice only if the clock of Redis is put forward by ten seconds at that moment, or the network
+// delivers the first call ten seconds after the second; even then no more than the bound is granted.
 //
-// Every key has a TTL, which ends a minute after the limiter is as if it had never been used. Grants that
-// Redis loses are not counted. Callers of one process that wait form a queue; see [Wait].
+// # Time and keys
 //
-// A call returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook of the client panicked, together with
-// ctx.Err() if ctx was done before there was a reply (after an attempt that failed, or 10 ms or more without a reply),
-// ratelimiter.ErrMalformed if a key holds something that no limiter writes, and every other error that Redis
-// replies with. No permits are granted with an error. An error does not contain the key, which may be a token: it has
-// the first eight hexadecimal digits of its SHA-256.
+// If the clock of Redis is put back, no more than the bound is granted, and the wait for that is no longer than an
+// unused limiter takes to fill, or than what is owed. If it is put forward, that time has passed for the limiter. Every key
+// has a TTL, and is deleted a minute after it would be full again. Grants that Redis loses are not counted.
 //
 // The zero value is not usable; call [NewShared]. A call of a Shared that NewShared did not return, or of nil, returns
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use.

@@ -37,8 +37,8 @@ type Key struct {
 	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
 	// given length. A window includes its first instant and excludes its last.
 	Bound func(window time.Duration, n int64) int64
-	// Rate is what a caller gets at least that asks again after each wait that it is told, counted from when
-	// the limiter was unused.
+	// Rate is the least that a caller gets, from an unused limiter on, if it asks again after each wait that the limiter
+	// returned.
 	Rate limit.Rate
 	// Behind is by how many permits the limiter may stay behind Rate in total. It is 0 for most limiters.
 	Behind int64
