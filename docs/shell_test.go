@@ -17,7 +17,8 @@ import (
 )
 
 // TestCommandsRun runs every block of shell commands, each in a new directory, on a Redis with the limiters that they name.
-// A block that is not run has a comment before it that says why.
+// A block that is not run has a comment before it that says why. If a block of text follows at once, they print that, but for
+// numbers.
 func TestCommandsRun(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
@@ -31,9 +32,10 @@ func TestCommandsRun(t *testing.T) {
 		l := client.RateLimiter(name).WithRate(ratelimiter.Rate{Type: typ, Permits: 50, Interval: time.Minute})
 		require.NoError(t, l.Acquire(t.Context(), 1))
 	}
-	block := regexp.MustCompile("(?s)(<!-- not run: [^>]+ -->\n)?```sh\n(.*?)```")
+	block := regexp.MustCompile("(?s)(<!-- not run: [^>]+ -->\n)?```sh\n(.*?)```\n(?:\n```text\n(.*?)```)?")
+	number := regexp.MustCompile(`\d+`)
 	replace := strings.NewReplacer("go run ./cmd/rrl ", "rrl ", "go run ./examples/demo", "demo", "redis://127.0.0.1:6379", "redis://"+server.Addr())
-	ran := 0
+	ran, shown := 0, 0
 	for f, text := range pages(t) {
 		if strings.Contains(f, "zh") {
 			continue // TestTranslations compares
@@ -49,7 +51,12 @@ func TestCommandsRun(t *testing.T) {
 			cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "REDIS_URL=redis://"+server.Addr())
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, "%s:\n%s\n%s", f, m[2], out)
+			if m[3] != "" { // what the page says that they print
+				shown++
+				require.Equal(t, number.ReplaceAllString(m[3], "0"), number.ReplaceAllString(string(out), "0"), f)
+			}
 		}
 	}
 	require.Greater(t, ran, 5)
+	require.Positive(t, shown)
 }
