@@ -4,6 +4,7 @@ package ratelimiter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -79,6 +80,67 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 	}
 	return Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: rateOf(r.Reply.Rate), Time: r.Reply.Now,
 		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
+}
+
+// AllowAtMost acquires as many of the permits as there are now, and returns how many, from 0 to permits. Result.Granted
+// reports whether that is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes
+// in batches of any size: unlike with Allow, permits may be more than the rate.
+//
+// AllowAtMost never waits, and acquires nothing while callers of this Client wait for the limiter. One call reclaims a
+// bounded number of expired grants, so it may acquire less than there is. It returns the errors of
+// [RateLimiter.TryAcquire] except ErrPermitsExceedRate.
+func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
+	l = l.made()
+	if l.hooked() {
+		told := l.client.hooks.begin(ctx, OperationAllow, l.name, permits, false)
+		defer func() {
+			told.Degraded, told.Available, told.Rate, told.Replied = r.Degraded, r.Available, r.Rate, err == nil && !r.Degraded
+			told.end(got > 0, 0, err)
+		}()
+	}
+	if err = l.checkPermits(ctx, permits); err != nil {
+		return 0, Result{}, err
+	}
+	h := l.in(true)
+	if s := h.State(); s.Busy && !h.Health().Down() {
+		return 0, Result{Wait: max(time.Until(s.Grant), time.Millisecond), Rate: rateOf(s.Rate), Time: time.Now()}, nil
+	}
+	a, err := carry(ctx, []Demand{{Limiter: l}}, func() (a permit.Reply, err error) {
+		a, got, err = h.AskUpTo(ctx, permits)
+		return a, err
+	})
+	if l.policy != nil && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		return l.takeLocally(ctx, permits)
+	}
+	if err != nil {
+		return 0, Result{}, err
+	}
+	r = Result{Granted: got > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, ClockSkew: a.Skew}
+	if !r.Granted {
+		r.Wait = max(a.Wait, time.Millisecond)
+	}
+	return got, r, nil
+}
+
+// takeLocally acquires as many of the permits as the outage policy of l grants now.
+func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64, r Result, err error) {
+	now := time.Now()
+	r = Result{Degraded: true, Time: now}
+	for step := permits; step > 0 && got < permits; step = min(step, permits-got) {
+		at, failed := l.handle.TakeLocally(ctx, l.policy, step, now)
+		if failed == nil && !at.After(now) {
+			got += step
+			continue
+		}
+		if step == 1 {
+			r.Wait, err = max(at.Sub(now), time.Millisecond), failed
+		}
+		step /= 2
+	}
+	if r.Granted = got > 0; r.Granted {
+		r.Wait, err = 0, nil
+	}
+	return got, r, err
 }
 
 // CachedRejections returns a handle of the same limiter that may reject requests without asking Redis. It sets for

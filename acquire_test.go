@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"sync"
@@ -627,4 +628,103 @@ func TestEarlyRejectionByContext(t *testing.T) {
 			}, WithEarlyRejection())
 		})
 	}
+}
+
+// TestAllowAtMost checks that a call takes what there is up to what it asks for, once, and that it gives way.
+func TestAllowAtMost(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.load()
+		loses := false // the reply to the next call
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			err := next(ctx, cmd)
+			if loses {
+				loses = false
+				cmd.SetErr(io.EOF)
+				return io.EOF
+			}
+			return err
+		})
+		for _, lost := range []bool{false, true} {
+			atMost := func(n int64) (int64, Result) {
+				t.Helper()
+				loses = lost
+				got, r, err := w.l.AllowAtMost(w.ctx, n)
+				require.NoError(t, err)
+				require.Equal(t, got > 0, r.Granted)
+				require.Equal(t, overall(10, time.Second), r.Rate)
+				require.False(t, loses, "a reply was lost")
+				return got, r
+			}
+			w.granted(1)
+			got, r := atMost(2)
+			require.EqualValues(t, 2, got)
+			require.EqualValues(t, 7, r.Available)
+			w.granted(4)
+			got, r = atMost(1 << 31)
+			require.EqualValues(t, 3, got, "more than the rate")
+			require.Zero(t, r.Available)
+			w.holds(w.l, 10, 10)
+			got, r = atMost(10)
+			require.Zero(t, got)
+			require.LessOrEqual(t, r.Wait, time.Second, "the wait of one permit")
+			time.Sleep(time.Second)
+			got, _ = atMost(100)
+			require.EqualValues(t, 10, got)
+			w.holds(w.l, 10, 10)
+			time.Sleep(time.Second)
+		}
+		_, _, err := w.l.AllowAtMost(w.ctx, 0)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+		new := w.client.RateLimiter(w.l.Name() + "-new")
+		_, _, err = new.AllowAtMost(w.ctx, 1)
+		require.ErrorIs(t, err, ErrNotInitialized)
+		got, _, err := new.WithRate(overall(5, time.Minute)).LeaveFree(2, time.Hour).AllowAtMost(w.ctx, 9)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, got, "the rate that it carries, of which two stay free")
+
+		w.granted(9)
+		served := make(chan error)
+		go func() { served <- w.l.Acquire(w.ctx, 5) }()
+		synctest.Wait()
+		got, r, err := w.l.AllowAtMost(w.ctx, 5)
+		require.NoError(t, err)
+		require.Zero(t, got, "the permit is theirs who wait")
+		require.Positive(t, r.Wait)
+		require.NoError(t, <-served)
+	})
+}
+
+// TestAllowAtMostOffline checks what a policy grants to a call that takes what there is.
+func TestAllowAtMostOffline(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		w.rdb.AddHook(redistest.OnCommand(func(context.Context, redis.Cmder, redis.ProcessHook) error { return io.EOF }))
+		_, _, err := w.l.AllowAtMost(w.ctx, 3)
+		require.ErrorIs(t, err, ErrUnavailable)
+		got, r, err := w.l.OnOutage(FailOpen()).AllowAtMost(w.ctx, 3)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, got)
+		require.True(t, r.Degraded)
+		time.Sleep(time.Second)
+		share := w.l.OnOutage(LocalQuota(overall(10, time.Second), 3))
+		for _, want := range []int64{2, 1, 0} { // of a share of 3
+			got, _, err := share.AllowAtMost(w.ctx, 2)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	})
+}
+
+// TestHandlesAreRemembered checks that the limiter of a name is the same value, made without allocating.
+func TestHandlesAreRemembered(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	c := newClient(t, rdb)
+	require.Same(t, c.RateLimiter("user 42"), c.RateLimiter("user "+fmt.Sprint(42)))
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.RateLimiter("user 42") }))
+	prefix := "a"
+	mapped := newClient(t, rdb, WithNameMapper(func(name string) string { return prefix + name }))
+	a := mapped.RateLimiter("x")
+	prefix = "b"
+	require.NotEqual(t, keysOf(a, Overall), keysOf(mapped.RateLimiter("x"), Overall), "a mapper may change its mind")
 }

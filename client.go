@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"strings"
 	"sync"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/recent"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/wire"
@@ -36,6 +38,8 @@ type Client struct {
 	hooked  bool     // a Hook wants to know of requests
 	setting sync.Map // *carriedSet by the key of the limiter
 	once    sync.Once
+
+	limiters recent.Cache[string, *RateLimiter] // that were asked for recently; none with a name mapper
 }
 
 // New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover client. The
@@ -149,13 +153,29 @@ func isNil(rdb redis.UniversalClient) bool {
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// RateLimiter returns the limiter with the given name. It is cheap and sends nothing; all values with the same name
-// are the same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the
+// RateLimiter returns the limiter with the given name. It sends nothing, and may be called for each request: for a name
+// that was asked for recently, of which a Client without [WithNameMapper] remembers 4,096, it allocates nothing. All
+// values with the same name are the same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the
 // limiter returns ErrInvalidArgument or ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
 	if c == nil || c.engine == nil {
 		return &RateLimiter{name: name, err: errNotMade}
 	}
+	if l, ok := c.limiters.Get(name); ok {
+		return l
+	}
+	l := c.rateLimiter(name)
+	if c.cfg.mapsNames || len(name) > maxRemembered {
+		return l
+	}
+	return c.limiters.Add(strings.Clone(name), l)
+}
+
+// maxRemembered is how long the name of a limiter may be that a Client remembers.
+const maxRemembered = 512
+
+// rateLimiter returns a new value for the limiter with that name.
+func (c *Client) rateLimiter(name string) *RateLimiter {
 	l := &RateLimiter{client: c, name: name, policy: c.policy, known: c.cfg.known}
 	mapped := c.cfg.nameMapper(name)
 	if name == "" || mapped == "" {

@@ -11,6 +11,7 @@ import (
 type config struct {
 	clientID     string
 	nameMapper   func(string) string
+	mapsNames    bool
 	clientClock  bool
 	divided      bool // the limiters are spread over several parts of Redis
 	sharedClock  bool // all clients use the same clock: that of Redis, or that of a test
@@ -38,7 +39,7 @@ func WithClientID(id string) Option {
 // Redisson 3.15.4 and later, the keys are made from the mapped name. [RateLimiter.Name] returns the name before
 // mapping. The default is the identity.
 func WithNameMapper(mapper func(name string) string) Option {
-	return func(c *config) { c.nameMapper = mapper }
+	return func(c *config) { c.nameMapper, c.mapsNames = mapper, true }
 }
 
 // WithClientClock takes the time from this process, as Redisson does. If the clock is ahead of or behind the clocks

@@ -4,6 +4,7 @@ package link
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -24,19 +25,48 @@ type Asked struct {
 
 // Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
 func (k *Link) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := k.ask(ctx, permits, permit.Batch{DryRun: true})
+	a, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true})
 	return a, err
 }
 
 // Look is like [Link.Peek], but keeps the limiter alive, as a call that takes permits does.
 func (k *Link) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := k.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true})
+	a, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true})
 	return a, err
 }
 
 // Ask asks for permits until the reply is complete. It does not wait in the queue.
 func (k *Link) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
-	return k.ask(ctx, permits, permit.Batch{})
+	return k.ask(ctx, one(permits), permit.Batch{})
+}
+
+// AskUpTo asks for as many of the permits as there are, and returns how many it was granted. It does not wait in the queue.
+func (k *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64, error) {
+	runs := upTo(permits)
+	a, _, err := k.ask(ctx, runs, permit.Batch{})
+	if err != nil {
+		return a, 0, err
+	}
+	got := int64(0)
+	for i, n := range a.Granted {
+		got += max(n, 0) * runs[i].Permits
+	}
+	if got == 0 && len(runs) > 1 { // the wait is that of the first run
+		a, err = k.Peek(ctx, 1)
+	}
+	return a, got, err
+}
+
+// upTo returns runs of which a script that decides them one after another grants as many permits as there are: half of
+// what is asked for, half of the rest, and so on, and at last single permits. Each run is looked for when its reply was
+// lost, which takes a step for each of its requests.
+func upTo(permits int64) (runs []permit.Run) {
+	for permits > permit.MaxRequests {
+		half := (permits + 1) / 2
+		runs = append(runs, permit.Run{Permits: half, Count: 1})
+		permits -= half
+	}
+	return append(runs, permit.Run{Permits: 1, Count: permits})
 }
 
 // Check repairs permits that are lost or too many, if a check is due. It is for a caller whose own calls check
@@ -46,14 +76,17 @@ func (k *Link) Check(ctx context.Context, permits int64) error {
 	if cause == permit.Sick {
 		return nil
 	}
-	_, _, err := k.ask(ctx, permits, permit.Batch{DryRun: true, Renew: true, Check: cause})
+	_, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true, Check: cause})
 	return err
 }
 
-// ask makes the call b until the reply is complete. It sets the ID and the runs of b.
-func (k *Link) ask(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, asked Asked, err error) {
+func one(permits int64) []permit.Run { return []permit.Run{{Permits: permits, Count: 1}} }
+
+// ask makes the call b for the runs until the reply is complete. It sets the ID and the runs of b.
+func (k *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a permit.Reply, asked Asked, err error) {
 	b.Floor = k.Floor
-	b.Runs = []permit.Run{{Permits: permits, Count: 1}}
+	b.Runs = runs
+	last := len(runs) - 1
 	for range maxAsks {
 		begin := time.Now()
 		b.ID = k.System.Backends.NewID()
@@ -66,13 +99,13 @@ func (k *Link) ask(ctx context.Context, permits int64, b permit.Batch) (a permit
 			}
 			return permit.Reply{}, asked, err
 		}
-		if a.Granted[0] < 0 {
-			return permit.Reply{}, asked, permit.Exceeds(k.Name, permits, k.Floor, a.Rate.Permits)
+		if a.Granted[last] < 0 {
+			return permit.Reply{}, asked, permit.Exceeds(k.Name, runs[last].Permits, k.Floor, a.Rate.Permits)
 		}
 		k.Queue.Learn(k, &a, begin)
 		b.Cursor = permit.Cursor{}
 		switch {
-		case a.Granted[0] > 0:
+		case slices.Max(a.Granted) > 0:
 			if a.Next == permit.Heal {
 				_ = k.Backend.Heal(ctx, b.Type, b.Check) // the grant stands in any case
 			}
