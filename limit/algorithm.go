@@ -61,8 +61,25 @@ type demand struct {
 	atMost int64 // how long the caller would wait for permits that are granted in advance
 	spend  bool  // false for a Peek
 
+	taken      *int64      // where the number of permits is put of a call that takes what there is, up to n; nil for others
 	mark       *mark       // where the mark of a grant is put that is to be settled; nil for others
 	settlement *settlement // settles a grant instead of asking for permits
+}
+
+// check returns an error if q cannot be granted, however long it waits.
+func (q *demand) check(a Algorithm) error {
+	if q.taken == nil {
+		return checkPermits(a, q.n)
+	}
+	return checkRange(q.n)
+}
+
+// least returns the fewest permits that q is granted, if it is.
+func (q *demand) least() int64 {
+	if q.taken != nil {
+		return 1
+	}
+	return q.n
 }
 
 type decision struct {
@@ -112,11 +129,18 @@ func numbers(text string, least, most int) (list [4]int64, e epoch, ok bool) {
 
 // checkPermits returns an error if no call can be granted n permits, however long it waits.
 func checkPermits(a Algorithm, n int64) error {
-	if n < 1 || n > maxPermits {
-		return invalid("a call for %d permits is not in 1..%d", n, int64(maxPermits))
+	if err := checkRange(n); err != nil {
+		return err
 	}
 	if most := a.Largest(); n > most {
 		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, n, most)
+	}
+	return nil
+}
+
+func checkRange(n int64) error {
+	if n < 1 || n > maxPermits {
+		return invalid("a call for %d permits is not in 1..%d", n, int64(maxPermits))
 	}
 	return nil
 }

@@ -21,7 +21,7 @@ func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 	if err != nil {
 		return s.withoutSetting(ctx, q, err)
 	}
-	r, inline := l.request(ctx, q, n), slow == nil // a caller that makes its call cannot leave when Redis is slow
+	r, inline := l.request(ctx, q, n, s.slot), slow == nil // a caller that makes its call cannot leave when Redis is slow
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.add(r, false)
 		s.fly(ctx, x)
@@ -58,7 +58,7 @@ func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
 			outcomes[i].result, outcomes[i].err = s.withoutSetting(ctx, q, err)
 			continue
 		}
-		requests[i] = l.request(ctx, q, n)
+		requests[i] = l.request(ctx, q, n, s.slot)
 		boarded = append(boarded, requests[i])
 	}
 	if len(boarded) == 0 {
@@ -99,9 +99,9 @@ func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (R
 // settled forgets what is known from before a settlement, and lets those who wait ask again for what it has given back.
 func (s *Shared) settled(x *settlement) {
 	x.done = true
-	s.config.known.forget(s.keys[0])
+	s.config.known.forget(s.slot)
 	if x.by < 0 {
-		s.config.queues.look(s.keys[0])
+		s.config.queues.look(s.slot)
 	}
 }
 
@@ -166,7 +166,7 @@ func (s *Shared) fill(x *line) bool {
 		if r.settlement != nil {
 			return false
 		}
-		r.result, _, ok = c.rejected(x.key, r.demand)
+		r.result, _, ok = c.rejected(r.slot, r.demand)
 		return ok
 	})
 }

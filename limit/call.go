@@ -88,11 +88,14 @@ func requests(f *flight) string {
 		if i > 0 {
 			text = append(text, ' ')
 		}
-		count := 0
+		n, count := r.n, 0
 		if r.spend {
 			count = len(r.calls)
 		}
-		text = strconv.AppendInt(text, r.n, 10)
+		if r.upTo { // as many calls for one
+			n, count = 1, int(r.n)
+		}
+		text = strconv.AppendInt(text, n, 10)
 		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
 		if reserves {
 			text = strconv.AppendInt(append(text, ':'), r.atMost, 10)
@@ -176,6 +179,16 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 		if !ok {
 			return s.unexpected(reply)
 		}
+		if r.upTo {
+			if !r.calls[0].takesUpTo(after, now, granted, id) {
+				return s.unexpected(reply)
+			}
+			if granted == 0 && log != nil {
+				r.calls[0].result.Wait = micros(wait)
+			}
+			rejected = rejected || granted == 0 || log == nil && !after.take(demand{now: now, n: 1}, id).granted
+			continue
+		}
 		q := demand{now: now, n: r.n, atMost: r.atMost, spend: r.spend}
 		for _, call := range r.calls {
 			q.mark = call.mark
@@ -203,6 +216,20 @@ func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	}
 	s.config.known.learn(s, f, rejected, rejection{state: after, now: now, sent: sent})
 	return nil
+}
+
+// takesUpTo gives r the permits that the script granted it, and their outcome. It reports false if there are not so many.
+func (r *request) takesUpTo(after state, now, granted int64, id epoch) bool {
+	if granted < 0 || granted > r.n {
+		return false
+	}
+	q := demand{now: now, n: max(granted, 1), spend: granted > 0}
+	d := after.take(q, id)
+	if d.granted != (granted > 0) {
+		return false
+	}
+	*r.taken, r.result = granted, d.result()
+	return true
 }
 
 // decideAgain is decide for a call that has run before, whose reply was lost. What was rejected then, and what
@@ -248,8 +275,11 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		if err != nil {
 			return s.unexpected(reply)
 		}
-		d := current.take(demand{now: now, n: r.n}, epoch{})
+		d := current.take(demand{now: now, n: r.calls[0].least()}, epoch{})
 		d.granted, d.wait = true, 0
+		if r.upTo {
+			*r.calls[0].taken = granted
+		}
 		for _, call := range r.calls {
 			call.result, call.again = d.result(), granted <= 0 || !r.spend
 			if call.mark != nil && !call.again {

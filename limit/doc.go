@@ -18,6 +18,9 @@
 //		return fmt.Errorf("too many requests, try again in %v", result.Wait)
 //	}
 //
+// [Shared.For] costs nothing for each request. A tenant with a rate of its own is For(tenant) and [Shared.With], and
+// [Shared.AllowAtMost] takes as many permits as there are.
+//
 // Allow never waits; the functions [Wait] and [WaitTimeout] do. Both also work with an [Adapter], which makes a
 // ratelimiter.RateLimiter a [Limiter].
 //

@@ -107,7 +107,7 @@ func (s *Shared) redisKeys(n *setting) []string {
 func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
 	c, f := s.config, s.config.fleet
 	if f == nil {
-		return c.now(), nil
+		return s.now(), nil
 	}
 	if err := s.Start(ctx); err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
 	f.mu.Unlock()
 	n := c.now()
 	if q.n > 0 {
-		return n, checkPermits(n.algorithm, q.n)
+		return n, q.check(n.algorithm)
 	}
 	return n, nil
 }
@@ -138,8 +138,8 @@ func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (Resul
 // holds what no limiter writes, and otherwise the errors of a call. After an error it can be called again. Once it was
 // successful, and without the option, it does nothing.
 func (s *Shared) Start(ctx context.Context) error {
-	if !s.made() {
-		return errNotShared
+	if err := s.unusable(); err != nil {
+		return err
 	}
 	f := s.config.fleet
 	if err := contextError(ctx); f == nil || err != nil || f.hasBegun() {

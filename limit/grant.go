@@ -95,8 +95,8 @@ func checkSettles(a Algorithm) error {
 // AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
 // errors, and [ErrCannotSettle].
 func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
-	if !s.made() {
-		return Result{}, nil, errNotShared
+	if err := s.unusable(); err != nil {
+		return Result{}, nil, err
 	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return Result{}, nil, err
@@ -113,8 +113,8 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
 func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
-	if !s.made() {
-		return nil, errNotShared
+	if err := s.unusable(); err != nil {
+		return nil, err
 	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
 		return nil, err

@@ -57,6 +57,7 @@ type known struct {
 
 // rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
 func (c *config) rejected(key string, q demand) (Result, time.Time, bool) {
+	q.n = q.least()
 	v, ok := c.known.slots.Load(key)
 	if !ok {
 		return Result{}, time.Time{}, false
@@ -108,7 +109,7 @@ func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {
 	if !f.spends() || s.config.withoutKnown {
 		return
 	}
-	key := s.keys[0]
+	key := f.slot()
 	v, there := k.slots.Load(key)
 	if _, log := r.state.(*seenLog); log && rejected {
 		var before []size
@@ -138,7 +139,7 @@ func sizes(f *flight, r rejection, before []size) []size {
 	for i := range f.runs {
 		calls := f.runs[i].calls
 		if last := calls[len(calls)-1]; !last.result.Granted && len(list) < mostSizes {
-			list = append(list, size{last.n, last.result, min(last.result.Wait, micros(r.state.(*seenLog).due-r.now)), r.now, r.sent})
+			list = append(list, size{last.least(), last.result, min(last.result.Wait, micros(r.state.(*seenLog).due-r.now)), r.now, r.sent})
 		}
 	}
 	fresh := len(list)

@@ -142,7 +142,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &request{demand: q, setting: l.config.now(), result: truth.take(q, epoch{}).result()}
+				call := &request{demand: q, setting: l.config.now(), slot: l.slot, result: truth.take(q, epoch{}).result()}
 				f := &flight{runs: []run{{n: q.n, atMost: q.atMost, spend: q.spend, calls: []*request{call}}}, requests: 1}
 				seen := state(nil)
 				if log, ok := truth.(*slidingLog); ok {
@@ -168,6 +168,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true}, epoch{})
 	forge := func(key string) *Shared {
 		s := l.For(key)
+		f.runs[0].calls[0].slot = s.slot
 		s.config.known.learn(s, f, true, rejection{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
 		return s
 	}

@@ -17,6 +17,7 @@ import (
 type request struct {
 	demand
 	setting *setting // by which it is decided
+	slot    string   // see Shared.slot
 	ctx     context.Context
 	done    chan struct{} // has an element when result and err are set
 	left    atomic.Bool   // the caller has left
@@ -29,6 +30,7 @@ type request struct {
 type run struct {
 	n, atMost int64
 	spend     bool
+	upTo      bool // one request that takes what there is, up to n
 	calls     []*request
 }
 
@@ -65,7 +67,7 @@ func (f *flight) add(r *request, reserves bool) bool {
 		i = max(0, len(f.runs)-1)
 	}
 	for ; i < len(f.runs); i++ {
-		if x := &f.runs[i]; x.n == r.n && x.atMost == r.atMost && x.spend == r.spend {
+		if x := &f.runs[i]; x.n == r.n && x.atMost == r.atMost && x.spend == r.spend && !x.upTo && r.taken == nil {
 			break
 		}
 	}
@@ -79,7 +81,7 @@ func (f *flight) add(r *request, reserves bool) bool {
 			f.runs = append(f.runs, run{})
 		}
 		x := &f.runs[i]
-		x.n, x.atMost, x.spend, x.calls = r.n, r.atMost, r.spend, x.calls[:0]
+		x.n, x.atMost, x.spend, x.upTo, x.calls = r.n, r.atMost, r.spend, r.taken != nil, x.calls[:0]
 	}
 	f.runs[i].calls = append(f.runs[i].calls, r)
 	f.requests++
@@ -99,8 +101,11 @@ func (f *flight) settlement() *settlement { return f.runs[0].calls[0].settlement
 // setting returns by which setting all requests of f are decided.
 func (f *flight) setting() *setting { return f.runs[0].calls[0].setting }
 
-// single reports whether f has one request.
-func (f *flight) single() bool { return f.requests == 1 }
+// single reports whether f has one request, for all of its permits or none.
+func (f *flight) single() bool { return f.requests == 1 && !f.runs[0].upTo }
+
+// slot returns where what is known of the key of f is kept.
+func (f *flight) slot() string { return f.runs[0].calls[0].slot }
 
 // spends reports whether f can take permits.
 func (f *flight) spends() bool {
@@ -149,12 +154,12 @@ func hash(key string) int { return int(maphash.String(seed, key) >> 1) }
 
 func shard(key string) int { return hash(key) % 16 }
 
-func (l *lines) request(ctx context.Context, q demand, n *setting) *request {
+func (l *lines) request(ctx context.Context, q demand, n *setting, slot string) *request {
 	r, _ := l.requests.Get().(*request)
 	if r == nil {
 		r = &request{done: make(chan struct{}, 1)}
 	}
-	r.demand, r.setting, r.ctx, r.err, r.again = q, n, ctx, nil, false
+	r.demand, r.setting, r.slot, r.ctx, r.err, r.again = q, n, slot, ctx, nil, false
 	return r
 }
 

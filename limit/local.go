@@ -78,6 +78,18 @@ func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (Res
 	return l.ask(ctx, demand{n: n, atMost: atMostMicros(atMost), spend: true})
 }
 
+// AllowAtMost is as that of a [Shared].
+func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r Result, err error) {
+	if !l.made() {
+		return 0, Result{}, errNotLocal
+	}
+	if err := checkParts(l.algorithm); err != nil {
+		return 0, Result{}, err
+	}
+	r, err = l.ask(ctx, demand{n: n, spend: true, taken: &permits})
+	return permits, r, err
+}
+
 func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
 	d, err := l.decide(ctx, q)
 	return d.result(), err
@@ -90,12 +102,20 @@ func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
 	if err := contextError(ctx); err != nil {
 		return decision{}, err
 	}
-	if err := checkPermits(l.algorithm, q.n); err != nil {
+	if err := q.check(l.algorithm); err != nil {
 		return decision{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.now = l.nowLocked()
+	if q.taken != nil {
+		d := l.state.take(demand{now: q.now, n: 1}, epoch{})
+		if !d.granted {
+			return d, nil
+		}
+		q.n = min(q.n, d.remaining)
+		*q.taken = q.n
+	}
 	return l.state.take(q, l.idLocked()), nil
 }
 

@@ -141,6 +141,9 @@ func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result
 		return Result{}, err
 	}
 	r := Result{Granted: true, Degraded: true}
+	if q.taken != nil {
+		*q.taken = q.n
+	}
 	if o.policy.Kind == outage.LocalQuota {
 		if r, err = s.takeLocally(q, since, cause); err != nil {
 			return Result{}, err
@@ -170,7 +173,7 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, er
 	if share == nil {
 		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
 	}
-	at, left, err := share.When(&o.policy, q.n, now, since)
+	at, left, err := share.When(&o.policy, q.least(), now, since)
 	if err != nil {
 		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), err, cause)
 	}
@@ -179,8 +182,13 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, er
 	case !r.Granted:
 		r.Wait = max(at.Sub(now), leastWait)
 	case q.spend:
-		share.Take(&o.policy, q.n, now)
-		r.Available = max(0, left-q.n)
+		n := q.n
+		if q.taken != nil {
+			n = max(min(n, left), 1)
+			*q.taken = n
+		}
+		share.Take(&o.policy, n, now)
+		r.Available = max(0, left-n)
 	}
 	return r, nil
 }
@@ -269,7 +277,7 @@ func (s *Shared) reconcile(ctx context.Context) error {
 			}
 			var f flight
 			x := settlement{by: b.Runs[0].Permits}
-			f.add(&request{demand: demand{spend: true, settlement: &x}, setting: s.config.now()}, false)
+			f.add(&request{demand: demand{spend: true, settlement: &x}, setting: s.now(), slot: s.slot}, false)
 			if _, _, failed = s.send(ctx, &f); failed != nil {
 				return reply, nil, &retry.Error{Err: failed, Outcome: retry.NotExecuted}
 			}

@@ -101,7 +101,7 @@ func (q *queue) tellLocked() {
 func (qs *queues) join(s *Shared, w *waiter) *queue {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	key := s.keys[0]
+	key := s.slot
 	q := qs.queues[key]
 	if q == nil {
 		q = &queue{limiter: s, changed: make(chan struct{}, 1)}
@@ -227,7 +227,7 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 	if q.freed {
 		return 0
 	}
-	c, key := q.limiter.config, q.limiter.keys[0]
+	c, key := q.limiter.config, q.limiter.slot
 	_, sent, known := c.rejected(key, q.waiters[0].demand(now))
 	switch {
 	case known && sent.After(q.asked):
@@ -295,7 +295,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 		if w.overdue {
 			q.endLocked(w, Result{}, nil)
 		}
-		if r, _, ok := s.config.rejected(s.keys[0], w.demand(now)); ok {
+		if r, _, ok := s.config.rejected(s.slot, w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, leastWait), now)
 		}
 	}
@@ -310,7 +310,7 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 	if c.now().algorithm.reserves() {
 		// Its wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 		// granted at once.
-		if r, _, ok := c.rejected(q.limiter.keys[0], demand{n: w.n, spend: true}); ok {
+		if r, _, ok := c.rejected(q.limiter.slot, demand{n: w.n, spend: true}); ok {
 			rejected = max(rejected, r.Wait)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 //
 // Reset returns the errors of a call, as [Shared] describes them. After an error the limiter may or may not have been reset.
 func (s *Shared) Reset(ctx context.Context) error {
-	if !s.made() {
-		return errNotShared
+	if err := s.unusable(); err != nil {
+		return err
 	}
 	if err := contextError(ctx); err != nil {
 		return err
@@ -39,8 +39,8 @@ func (s *Shared) Reset(ctx context.Context) error {
 		return err
 	}, nil)
 	if err == nil {
-		s.config.known.forget(s.keys[0])
-		s.config.queues.again(s.keys[0])
+		s.config.known.forget(s.slot)
+		s.config.queues.again(s.slot)
 	}
 	return err
 }

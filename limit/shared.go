@@ -58,6 +58,9 @@ type Shared struct {
 	config *config
 	key    string
 	keys   []string
+	slot   string   // where what is known of the key is kept, and its queue
+	own    *setting // of With; nil for that of config
+	err    error    // why it cannot be used
 }
 
 // A config is what the limiters of all keys share.
@@ -77,6 +80,7 @@ type config struct {
 	ids    ids
 	lines  lines
 	known  known
+	cache  handles
 	queues queues
 }
 
@@ -134,17 +138,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 			MasterForKey(ctx context.Context, key string) (*redis.Client, error)
 		})
 	}
-	return &Shared{config: c, keys: c.redisKeys("")}, nil
-}
-
-// For returns the limiter of one key, such as a user, an address or a tenant. Each key has its own
-// permits, in one Redis key, or two of one hash slot ([SlidingLog]). The empty key is that of the limiter that [NewShared] returns.
-// For is cheap and sends nothing.
-func (s *Shared) For(key string) *Shared {
-	if !s.made() {
-		return s
-	}
-	return &Shared{config: s.config, key: key, keys: s.config.redisKeys(key)}
+	return c.cache.get(c, "", nil), nil
 }
 
 // Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows.
@@ -160,19 +154,27 @@ func (s *Shared) Keys() []string {
 	if !s.made() {
 		return nil
 	}
-	return slices.Clone(s.redisKeys(s.config.now()))
+	return slices.Clone(s.redisKeys(s.now()))
 }
 
 // made reports whether NewShared returned s, or the s that it is of.
 func (s *Shared) made() bool { return s != nil && s.config != nil }
+
+// unusable returns why s cannot be used, or nil.
+func (s *Shared) unusable() error {
+	if !s.made() {
+		return errNotShared
+	}
+	return s.err
+}
 
 // errNotShared is the error of a Shared that is nil or the zero value.
 var errNotShared = invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
-	if !s.made() {
-		return Result{}, errNotShared
+	if err := s.unusable(); err != nil {
+		return Result{}, err
 	}
 	if len(s.config.hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
 		return s.ask(ctx, demand{n: n, spend: true})
@@ -184,18 +186,48 @@ func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
 
 // Peek implements [Limiter].
 func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
-	if !s.made() {
-		return Result{}, errNotShared
+	if err := s.unusable(); err != nil {
+		return Result{}, err
 	}
 	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (Result, error) { return s.peek(ctx, n) })
 }
 
 // Reserve implements [Reserver].
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
-	if !s.made() {
-		return Result{}, errNotShared
+	if err := s.unusable(); err != nil {
+		return Result{}, err
 	}
 	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost, nil) })
+}
+
+// AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
+// is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes in batches of any size: n may
+// be more than one call can get. It has the errors of Allow, and returns ratelimiter.ErrInvalidArgument for a limiter whose calls
+// are not the sum of calls for one permit each: a [DebtBucket], and those that grant in advance.
+func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r Result, err error) {
+	if err := s.unusable(); err != nil {
+		return 0, Result{}, err
+	}
+	if err := checkParts(s.now().algorithm); err != nil {
+		return 0, Result{}, err
+	}
+	taken := new(int64) // a call that its caller has left may still write it
+	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
+		return s.ask(ctx, demand{n: n, spend: true, taken: taken})
+	})
+	if err != nil || !r.Granted {
+		return 0, r, err
+	}
+	return *taken, r, nil
+}
+
+// checkParts returns an error for an algorithm whose call for n permits is not n calls for one.
+func checkParts(a Algorithm) error {
+	of := pointee(a)
+	if _, debt := of.(DebtBucket); debt || a.reserves() {
+		return invalid("AllowAtMost: a %T grants no part of what is asked for", of)
+	}
+	return nil
 }
 
 // peek is Peek without the Hooks.
@@ -216,10 +248,10 @@ func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
 	if err := contextError(ctx); err != nil {
 		return Result{}, err
 	}
-	if err := checkPermits(s.config.now().algorithm, q.n); err != nil {
+	if err := q.check(s.now().algorithm); err != nil {
 		return Result{}, err
 	}
-	if r, _, ok := s.config.rejected(s.keys[0], q); ok && !s.down() {
+	if r, _, ok := s.config.rejected(s.slot, q); ok && !s.down() {
 		return r, nil
 	}
 	return s.batch(ctx, q)

@@ -120,8 +120,8 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 
 // waitFor is waitFor for a shared limiter. The mark of the grant goes to m, unless that is nil.
 func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
-	if !s.made() {
-		return false, errNotShared
+	if err := s.unusable(); err != nil {
+		return false, err
 	}
 	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
 		if ctx == nil {
@@ -136,7 +136,7 @@ func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m 
 func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (Result, error) {
 	begin := time.Now()
 	left, byContext := timeLeft(ctx, timeout)
-	qs, key := &s.config.queues, s.keys[0]
+	qs, key := &s.config.queues, s.slot
 	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
 	if left < math.MaxInt64 {
 		w.deadline = begin.Add(left)
@@ -166,7 +166,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 		if err := ctx.Err(); err != nil {
 			return Result{}, err
 		}
-		if err := checkPermits(s.config.now().algorithm, n); err != nil {
+		if err := checkPermits(s.now().algorithm, n); err != nil {
 			return Result{}, err
 		}
 		if left < math.MaxInt64 {

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package limit
+
+import (
+	"reflect"
+	"strings"
+
+	"github.com/goredisson/ratelimiter/internal/recent"
+)
+
+// For returns the limiter of one key, such as a user, an address or a tenant. Each key has its own
+// permits, in one Redis key, or two of one hash slot ([SlidingLog]). The empty key is that of the limiter that [NewShared] returns.
+// Any text is a key. For is meant to be called for each request: it sends nothing, and allocates nothing for a key that was
+// asked for recently, of which a limiter remembers 4,096.
+func (s *Shared) For(key string) *Shared {
+	if !s.made() {
+		return s
+	}
+	if s.err != nil {
+		return s
+	}
+	return s.config.cache.get(s.config, key, s.own)
+}
+
+// With returns a handle of the limiter of the same name and key whose calls are decided by the rate and the burst of a, for
+// tenants that have rates of their own:
+//
+//	api.For(tenant).With(limit.GCRA{Rate: plan.Rate, Burst: plan.Burst}).Allow(ctx, 1)
+//
+// All such handles of a key count together, whatever their parameters, but not with calls without With. When a tenant gets
+// another rate, the time until all that it was granted has flowed out stays the same, but for no more than a full bucket.
+//
+// The limiter and a have to be a [GCRA] or a [TokenBucket], without [WithFleetParameters], which sets the parameters of all
+// keys. Otherwise, and if a parameter of a is out of its range, every call of the handle returns ratelimiter.ErrInvalidArgument.
+func (s *Shared) With(a Algorithm) *Shared {
+	if !s.made() || s.err != nil {
+		return s
+	}
+	n, err := s.config.cache.setting(s.config, a)
+	if err != nil {
+		return &Shared{config: s.config, key: s.key, keys: s.keys, slot: s.slot, err: err}
+	}
+	return s.config.cache.get(s.config, s.key, n)
+}
+
+// now returns the setting by which the requests of s are decided, as far as is known.
+func (s *Shared) now() *setting {
+	if s.own != nil {
+		return s.own
+	}
+	return s.config.now()
+}
+
+// A handleKey is what a handle is of.
+type handleKey struct {
+	key string
+	own *setting
+}
+
+// handles has the handles that were asked for recently, and the settings of With.
+type handles struct {
+	handles  recent.Cache[handleKey, *Shared]
+	settings recent.Cache[GCRA, *setting]
+}
+
+// get returns the handle of a key and a setting of With, which may be nil.
+func (c *handles) get(of *config, key string, own *setting) *Shared {
+	if s, ok := c.handles.Get(handleKey{key, own}); ok {
+		return s
+	}
+	s := of.handle(strings.Clone(key), own)
+	if len(s.keys[0]) > longestKnown {
+		return s
+	}
+	return c.handles.Add(handleKey{s.key, own}, s)
+}
+
+// handle returns a new handle.
+func (c *config) handle(key string, own *setting) *Shared {
+	if own == nil {
+		keys := c.redisKeys(key)
+		return &Shared{config: c, key: key, keys: keys, slot: keys[0]}
+	}
+	keys := redisKeys(c.name, key, "gcra:each", 1)
+	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own.algorithm), own: own}
+}
+
+// setting returns the setting of a for With.
+func (c *handles) setting(of *config, a Algorithm) (*setting, error) {
+	g, ok := asGCRA(pointee(a))
+	if _, also := asGCRA(pointee(of.now().algorithm)); !ok || !also {
+		return nil, invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", of.name, of.now().algorithm, a)
+	}
+	if of.fleet != nil {
+		return nil, invalid("With: WithFleetParameters sets the parameters of all keys of %q", of.name)
+	}
+	if n, ok := c.settings.Get(g); ok {
+		return n, nil
+	}
+	if err := g.check(); err != nil {
+		return nil, err
+	}
+	return c.settings.Add(g, newSetting(g)), nil
+}
+
+// asGCRA returns the GCRA that a is, by that name or as a TokenBucket.
+func asGCRA(a Algorithm) (GCRA, bool) {
+	switch a := a.(type) {
+	case GCRA:
+		return a, true
+	case TokenBucket:
+		return GCRA(a), true
+	}
+	return GCRA{}, false
+}
+
+// pointee returns a without a pointer to it.
+func pointee(a Algorithm) Algorithm {
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer && !v.IsNil() {
+		return v.Elem().Interface().(Algorithm)
+	}
+	return a
+}
