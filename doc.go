@@ -22,8 +22,8 @@
 //	}
 //
 // [New] returns a [Client], of which a process needs one for each Redis. [Client.Ping] tells at the start whether Redis
-// replies. [RateLimiter.WithRate] gives a limiter that has no rate the one in the program; a limiter that has a
-// rate keeps it, until [RateLimiter.SetRate] changes it.
+// replies. The rate of a limiter is in Redis. A handle of [RateLimiter.WithRate] sets it if there is none; a limiter
+// that has a rate keeps it until [RateLimiter.SetRate] changes it.
 //
 // Three methods acquire permits. All grant by the same limit: no window of length Rate.Interval holds more than
 // Rate.Permits permits.
