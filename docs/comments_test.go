@@ -144,6 +144,7 @@ var (
 	rules  []httplimit.Rule
 	text   []byte
 	userID string
+	api    *limit.Shared
 
 	newMine func(permits int, interval time.Duration) limit.Limiter
 	ask     func(context.Context) error // a call of an SDK

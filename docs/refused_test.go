@@ -38,6 +38,9 @@ type refusal struct {
 }
 
 func (x *refusal) client(opts ...ratelimiter.Option) *ratelimiter.Client {
+	if !redistest.TTLsAreVirtual() {
+		opts = append(opts, ratelimiter.WithClientClock())
+	}
 	c := redistest.Must(ratelimiter.New(x.rdb, opts...))(x.t)
 	x.t.Cleanup(func() { _ = c.Close() })
 	return c
@@ -194,7 +197,7 @@ func TestRefusedButItLooksFull(t *testing.T) {
 	for name, provoke := range provoked {
 		t.Run(name, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-				x := &refusal{t: t, rdb: rdb, name: "refused"}
+				x := &refusal{t: t, rdb: rdb, name: redistest.Key(t)}
 				rdb.AddHook(x)
 				require.False(t, provoke(x), "it was granted")
 			})

@@ -26,7 +26,12 @@ func (s *Shared) For(key string) *Shared {
 // With returns a handle of the limiter of the same name and key whose calls are decided by the rate and the burst of a, for
 // tenants that have rates of their own:
 //
-//	api.For(tenant).With(limit.GCRA{Rate: plan.Rate, Burst: plan.Burst}).Allow(ctx, 1)
+//	paid := limit.GCRA{Rate: limit.Rate{Permits: 100, Interval: time.Second}, Burst: 200}
+//	result, err := api.For(userID).With(paid).Allow(ctx, 1)
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Println(result.Granted, result.Available)
 //
 // All such handles of a key count together, whatever their parameters, but not with calls without With. When a tenant gets
 // another rate, the time until all that it was granted has flowed out stays the same, but for no more than a full bucket.
