@@ -29,6 +29,25 @@ func ContextWithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, maxWaitKey{}, min(max(d, 0), forever))
 }
 
+type leaveFreeKey struct{}
+
+// A leftFree is what the requests of a context leave free.
+type leftFree struct {
+	permits int64
+	age     time.Duration
+}
+
+// ContextWithLeaveFree returns a context whose requests leave at least that many permits free, of each limiter that they
+// take permits from, until they have waited for age; see [Limit.LeaveFree], of which the larger number counts. It is for
+// what should give way and uses the same rules as the rest, such as a job of the night that calls an SDK. If age is not
+// above 0, it is ten seconds. A request that would then never be granted is rejected with ReasonRule.
+func ContextWithLeaveFree(ctx context.Context, permits int64, age time.Duration) context.Context {
+	if age <= 0 {
+		age = defaultLeaveFor
+	}
+	return context.WithValue(ctx, leaveFreeKey{}, leftFree{permits, age})
+}
+
 // A patience is how long a request may wait, and which bound says so: "" for a dry run, which does not wait.
 type patience struct {
 	wait time.Duration

@@ -247,6 +247,11 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 			}
 		}
 	}
+	if v, ok := req.Context().Value(leaveFreeKey{}).(leftFree); ok {
+		for i := range p.demands {
+			p.demands[i].leave(v.permits, v.age)
+		}
+	}
 	if len(detectors) > 0 {
 		p.detectors = append(detectors, t.cfg.detectors...)
 	}
@@ -313,8 +318,13 @@ const defaultLeaveFor = 10 * time.Second
 
 // giveWay gives the demand the class of l, if l leaves more permits free.
 func (d *demand) giveWay(l *Limit) {
-	if l.LeaveFree > d.leaveFree {
-		d.leaveFree, d.leaveFor = l.LeaveFree, cmp.Or(l.LeaveFreeFor, defaultLeaveFor)
+	d.leave(l.LeaveFree, cmp.Or(l.LeaveFreeFor, defaultLeaveFor))
+}
+
+// leave makes the demand leave permits free, if that is more than it does.
+func (d *demand) leave(permits int64, age time.Duration) {
+	if permits > d.leaveFree && !d.alone {
+		d.leaveFree, d.leaveFor = permits, age
 	}
 }
 

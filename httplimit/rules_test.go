@@ -172,3 +172,22 @@ func TestBrokenQuota(t *testing.T) {
 		rejected(t, w.transport(base(ok), rules(l)), request(t, "GET", "http://x/", nil)) // Redis is not to blame
 	})
 }
+
+// TestContextLeavesFree: the requests of a context give way under the rules that all have.
+func TestContextLeavesFree(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(ok), rules(w.limit("a", 5, time.Minute)), WithMaxWait(0))
+		low := func(permits int64) *http.Request {
+			return request(t, "GET", "http://x/", nil).WithContext(ContextWithLeaveFree(t.Context(), permits, time.Hour))
+		}
+		for range 2 {
+			require.Equal(t, 200, redistest.Must(tr.RoundTrip(low(3)))(t).StatusCode)
+		}
+		require.Equal(t, ReasonWait, rejected(t, tr, low(3)).Reason)
+		require.Equal(t, ReasonRule, rejected(t, tr, low(5)).Reason, "it could never be sent")
+		for range 3 {
+			get(t, tr, "http://x/")
+		}
+		rejected(t, tr, request(t, "GET", "http://x/", nil))
+	})
+}
