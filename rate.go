@@ -5,6 +5,7 @@ package ratelimiter
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -32,6 +33,57 @@ type Rate struct {
 	// is at least n gaps later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. All
 	// processes that use this package obey it. Redisson ignores it, and leaves it in place.
 	MinGap time.Duration
+}
+
+// PerSecond returns the rate of that many permits per second, which all clients share.
+func PerSecond(permits int64) Rate { return Rate{Permits: permits, Interval: time.Second} }
+
+// PerMinute returns the rate of that many permits per minute, which all clients share.
+func PerMinute(permits int64) Rate { return Rate{Permits: permits, Interval: time.Minute} }
+
+// PerHour returns the rate of that many permits per hour, which all clients share.
+func PerHour(permits int64) Rate { return Rate{Permits: permits, Interval: time.Hour} }
+
+// Every returns the rate of one permit in each interval, which all clients share.
+func Every(interval time.Duration) Rate { return Rate{Permits: 1, Interval: interval} }
+
+// ParseRate returns the rate that a text says, such as "10/s" or "100/1m30s": a number of permits, and an interval as
+// [time.ParseDuration] takes it, or a unit of one. It is the inverse of [Rate.String], and takes what that writes:
+// "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s". It returns ErrInvalidArgument for any other text, and for a rate that is
+// out of range.
+func ParseRate(text string) (Rate, error) {
+	var r Rate
+	words := strings.Split(text, " ")
+	if len(words) > 1 {
+		if err := r.Type.UnmarshalText([]byte(words[0])); err != nil {
+			return Rate{}, invalid("the rate %q is not in the form 10/s or 100/1m30s", text)
+		}
+		words = words[1:]
+	}
+	var err error
+	if r.Permits, r.Interval, err = permit.ParsePace(words[0]); err != nil {
+		return Rate{}, err
+	}
+	words = words[1:]
+	for _, part := range []struct {
+		name string
+		to   *time.Duration
+	}{{"keep-alive", &r.KeepAlive}, {"gap", &r.MinGap}} {
+		if len(words) < 2 || words[0] != part.name {
+			continue
+		}
+		if *part.to, err = time.ParseDuration(words[1]); err != nil || *part.to == 0 {
+			return Rate{}, invalid("the %s of the rate %q is no duration", part.name, text)
+		}
+		words = words[2:]
+	}
+	if len(words) > 0 {
+		return Rate{}, invalid("the rate %q ends in %q", text, strings.Join(words, " "))
+	}
+	if err := r.validate(); err != nil {
+		return Rate{}, err
+	}
+	return r, nil
 }
 
 // String returns the rate in a form for log lines, such as "OVERALL 5/10s".

@@ -631,3 +631,35 @@ func TestRateLoweredOverALargeSetUnderLoad(t *testing.T) {
 		})
 	}
 }
+
+// FuzzParseRate checks that a rate that is parsed is valid, and that String is its inverse.
+func FuzzParseRate(f *testing.F) {
+	for text, want := range map[string]Rate{
+		"10/s": PerSecond(10), "10/m": PerMinute(10), "3/h": PerHour(3), "1/500ms": Every(500 * time.Millisecond), "100/1m30s": overall(100, 90*time.Second),
+		"PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s": {Type: PerClient, Permits: 5, Interval: 10 * time.Second, KeepAlive: time.Hour, MinGap: time.Second},
+		"OVERALL 5/10s gap 1s":                      {Permits: 5, Interval: 10 * time.Second, MinGap: time.Second},
+	} {
+		got, err := ParseRate(text)
+		require.NoError(f, err, text)
+		require.Equal(f, want, got, text)
+		f.Add(text)
+	}
+	for _, text := range []string{"", "10", "/s", "10/", "10/10", "0/s", "10/0s", "10/1us", " 10/s", "10/s ", "x 10/s", "10/s gap 1s", "OVERALL 5/10s gap", "OVERALL 5/10s gap 0s",
+		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/s/s", "10 per second"} {
+		_, err := ParseRate(text)
+		require.ErrorIs(f, err, ErrInvalidArgument, text)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRate(text)
+		if err != nil {
+			require.ErrorIs(t, err, ErrInvalidArgument)
+			require.Zero(t, r)
+			return
+		}
+		require.NoError(t, r.validate())
+		again, err := ParseRate(r.String())
+		require.NoError(t, err)
+		require.Equal(t, r, again)
+	})
+}

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// promised returns the promises of an algorithm of limit.Every.
+// promised returns the promises of an algorithm of limit.EveryAlgorithm.
 func promised(a limit.Algorithm) limittest.Key {
 	s := limittest.Key{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
 	if rate := reflect.ValueOf(a).FieldByName("Rate"); rate.IsValid() {
@@ -64,7 +64,7 @@ var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
 
 func TestLocalConformance(t *testing.T) {
 	redistest.NoServer(t)
-	all := limit.Every()
+	all := limit.EveryAlgorithm()
 	maps.Copy(all, unforgiving)
 	for kind, a := range all {
 		t.Run(kind, func(t *testing.T) {
@@ -84,7 +84,7 @@ func TestLocalConformance(t *testing.T) {
 }
 
 func TestSharedConformance(t *testing.T) {
-	for kind, a := range limit.Every() {
+	for kind, a := range limit.EveryAlgorithm() {
 		t.Run(kind, func(t *testing.T) {
 			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -7,5 +7,5 @@ import "time"
 // WithClock makes the limiter use the clock now.
 func WithClock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
 
-// Every is each algorithm, with parameters that do not divide.
-var Every = every
+// EveryAlgorithm is each algorithm, with parameters that do not divide.
+var EveryAlgorithm = every

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Limiter grants or rejects permits without waiting. It is safe for concurrent use.
@@ -66,8 +67,33 @@ type Rate struct {
 	Interval time.Duration
 }
 
-// String returns the rate in the form "10 per 1s".
-func (r Rate) String() string { return fmt.Sprintf("%d per %v", r.Permits, r.Interval) }
+// PerSecond returns the rate of that many permits per second.
+func PerSecond(permits int64) Rate { return Rate{permits, time.Second} }
+
+// PerMinute returns the rate of that many permits per minute.
+func PerMinute(permits int64) Rate { return Rate{permits, time.Minute} }
+
+// PerHour returns the rate of that many permits per hour.
+func PerHour(permits int64) Rate { return Rate{permits, time.Hour} }
+
+// Every returns the rate of one permit in each interval.
+func Every(interval time.Duration) Rate { return Rate{1, interval} }
+
+// ParseRate returns the rate that a text says, such as "10/s" or "100/1m30s": a number of permits, and an interval as
+// [time.ParseDuration] takes it, or a unit of one. It is the inverse of [Rate.String]. It returns
+// ratelimiter.ErrInvalidArgument for any other text, and for a rate that is out of range.
+func ParseRate(text string) (r Rate, err error) {
+	if r.Permits, r.Interval, err = permit.ParsePace(text); err != nil {
+		return Rate{}, err
+	}
+	if err := r.check(); err != nil {
+		return Rate{}, err
+	}
+	return r, nil
+}
+
+// String returns the rate in the form "10/1s".
+func (r Rate) String() string { return fmt.Sprintf("%d/%v", r.Permits, r.Interval) }
 
 // maxPermits is the most that one call can ask for, as with a RRateLimiter.
 const maxPermits = math.MaxUint32

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -148,4 +149,31 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		newest := redistest.Must(rdb.ZRange(ctx, l.keys[0], -1, -1).Result())(t)
 		require.Less(t, newest[0], fmt.Sprintf("%016d", int64(1<<50)), "it began anew")
 	}
+}
+
+// FuzzParseRate checks that a rate that is parsed is valid, and that String is its inverse.
+func FuzzParseRate(f *testing.F) {
+	for text, want := range map[string]Rate{"10/s": PerSecond(10), "10/m": PerMinute(10), "3/h": PerHour(3), "1/5µs": Every(5 * time.Microsecond),
+		"7/us": {7, time.Microsecond}, "100/1m30s": {100, 90 * time.Second}} {
+		got, err := ParseRate(text)
+		require.NoError(f, err, text)
+		require.Equal(f, want, got)
+		f.Add(text)
+	}
+	for _, text := range []string{"", "10", "/s", "10/", "0/s", "10/0s", "10/1ns", "10/s ", "-1/s", "5000000000/s", "10/500000h"} {
+		_, err := ParseRate(text)
+		require.ErrorIs(f, err, ratelimiter.ErrInvalidArgument, text)
+		f.Add(text)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		r, err := ParseRate(text)
+		if err != nil {
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+			return
+		}
+		require.NoError(t, r.check())
+		again, err := ParseRate(r.String())
+		require.NoError(t, err)
+		require.Equal(t, r, again)
+	})
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -57,6 +58,24 @@ func (r Rate) String() string {
 		s += fmt.Sprintf(" gap %v", r.MinGap)
 	}
 	return s
+}
+
+// ParsePace returns the numbers of a rate in the form "100/1m30s" or "10/s".
+func ParsePace(text string) (permits int64, interval time.Duration, err error) {
+	count, per, ok := strings.Cut(text, "/")
+	if !ok {
+		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s or 100/1m30s", ErrInvalidArgument, text)
+	}
+	if permits, err = strconv.ParseInt(count, 10, 64); err != nil {
+		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, text)
+	}
+	if per != "" && per[0] >= 'a' && per[0] <= 'z' || strings.HasPrefix(per, "µ") || strings.HasPrefix(per, "μ") {
+		per = "1" + per
+	}
+	if interval, err = time.ParseDuration(per); err != nil {
+		return 0, 0, fmt.Errorf("%w: the interval of the rate %q is not one such as s, 10s or 1m30s", ErrInvalidArgument, text)
+	}
+	return permits, interval, nil
 }
 
 // An ID identifies a call and, through [ID.Run], each grant that the call makes. It is the random part of the
