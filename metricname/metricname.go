@@ -28,14 +28,14 @@ const (
 	Other = "_OTHER"
 )
 
-// The bounds of histograms: the durations of waits and calls in seconds, the number of requests that share a call,
-// and the durations of outages in seconds. Do not modify them.
-var (
-	WaitBounds   = []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600}
-	CallBounds   = []float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5}
-	BatchBounds  = []float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1024}
-	OutageBounds = []float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
-)
+// Bounds returns the bounds of histograms: of the durations of waits and of calls in seconds, of the number of requests
+// that share a call, and of the durations of outages in seconds. The slices are the caller's.
+func Bounds() (wait, call, batch, outage []float64) {
+	return []float64{0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 600},
+		[]float64{0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5},
+		[]float64{1, 2, 5, 10, 25, 50, 100, 250, 500, 1024},
+		[]float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
+}
 
 // Policies maps names of limiters to at most MaxPolicies values and Other. It is safe for concurrent use.
 type Policies struct {

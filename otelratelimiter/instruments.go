@@ -18,6 +18,7 @@ type instruments struct {
 }
 
 func newInstruments(m metric.Meter) (in instruments, err error) {
+	wait, call, batch, outage := metricname.Bounds()
 	var errs [12]error
 	in.requests, errs[0] = m.Int64Counter("ratelimiter.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests for permits, by how they ended."))
@@ -25,22 +26,22 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 		metric.WithDescription("Permits that were asked for, by how the request ended."))
 	in.wait, errs[2] = m.Float64Histogram("ratelimiter.wait.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long requests took, their waits and round trips included."),
-		metric.WithExplicitBucketBoundaries(metricname.WaitBounds...))
+		metric.WithExplicitBucketBoundaries(wait...))
 	in.waits, errs[3] = m.Int64UpDownCounter("ratelimiter.waiting", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests under way that may wait."))
 	in.callDuration, errs[4] = m.Float64Histogram("ratelimiter.call.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long script calls took, as this process sees them."),
-		metric.WithExplicitBucketBoundaries(metricname.CallBounds...))
+		metric.WithExplicitBucketBoundaries(call...))
 	in.batch, errs[5] = m.Int64Histogram("ratelimiter.call.batch", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests that shared a script call."),
-		metric.WithExplicitBucketBoundaries(metricname.BatchBounds...))
+		metric.WithExplicitBucketBoundaries(batch...))
 	in.refunded, errs[6] = m.Int64Counter("ratelimiter.refunded", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits given back whose callers had left."))
 	in.outages, errs[7] = m.Int64UpDownCounter("ratelimiter.outage.state", metric.WithUnit("{outage}"),
 		metric.WithDescription("Redis servers, or parts of one, that are known to be unavailable."))
 	in.outageDuration, errs[8] = m.Float64Histogram("ratelimiter.outage.duration", metric.WithUnit("s"),
 		metric.WithDescription("How long outages of Redis lasted."),
-		metric.WithExplicitBucketBoundaries(metricname.OutageBounds...))
+		metric.WithExplicitBucketBoundaries(outage...))
 	in.skew, errs[9] = m.Float64Gauge("ratelimiter.clock.skew", metric.WithUnit("s"),
 		metric.WithDescription("How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."))
 	in.panics, errs[10] = m.Int64Counter("ratelimiter.panics", metric.WithUnit("{panic}"),

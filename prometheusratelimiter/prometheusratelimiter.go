@@ -42,6 +42,7 @@ import (
 // NewHook returns the error of the Registerer, for instance if the metrics are registered already. Then this call has
 // registered none of them.
 func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (ratelimiter.Hook, error) {
+	wait, call, batch, outage := metricname.Bounds()
 	h := &hook{
 		policies: metricname.NewPolicies(policies),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_requests_total",
@@ -50,15 +51,15 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 			Help: "Permits that were asked for, by how the request ended."}, []string{"policy", "outcome"}),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_wait_duration_seconds",
 			Help:    "How long requests took, their waits and round trips included.",
-			Buckets: metricname.WaitBounds}, []string{"policy", "outcome"}),
+			Buckets: wait}, []string{"policy", "outcome"}),
 		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_waiting",
 			Help: "Requests under way that may wait."}, []string{"policy"}),
 		callDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_call_duration_seconds",
 			Help:    "How long script calls took, as this process sees them.",
-			Buckets: metricname.CallBounds}, []string{"script", "error_type"}),
+			Buckets: call}, []string{"script", "error_type"}),
 		batch: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_call_batch_requests",
 			Help:    "Requests that shared a script call.",
-			Buckets: metricname.BatchBounds}, []string{"script"}),
+			Buckets: batch}, []string{"script"}),
 		refunded: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_refunded_permits_total",
 			Help: "Permits given back whose callers had left."}, []string{"policy"}),
 		healed: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_healed_permits_total",
@@ -67,7 +68,7 @@ func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (r
 			Help: "Redis servers, or parts of one, that are known to be unavailable."}),
 		outageDuration: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "ratelimiter_outage_duration_seconds",
 			Help:    "How long outages of Redis lasted.",
-			Buckets: metricname.OutageBounds}),
+			Buckets: outage}),
 		skew: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_clock_skew_seconds",
 			Help: "How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."}, []string{"policy"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total",
