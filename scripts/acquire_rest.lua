@@ -28,9 +28,10 @@
 -- ARGV[7]   further runs: permits and number of each, as in "3 1 2 40", 255 at most
 -- ARGV[8]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[9]   walk, continued: members already walked and their permits, as in "512 700"; or empty
--- ARGV[10]  of callers that wait beside others, four numbers: the grace in ms, for which permits that fall
+-- ARGV[10]  of callers that wait beside others, five numbers: the grace in ms, for which permits that fall
 --           due are left to others; how many of them may be taken all the same; the tag of this process
---           in its members, 65536 to plant no tripwire; 1 to look who holds the newest grants when nothing is free. May be left out
+--           in its members, 65536 to plant no tripwire; 1 to look who holds the newest grants when nothing is free;
+--           how many callers wait, for those who look at the tripwire. May be left out
 -- ARGV[11]  permits that are to stay free: no request is granted that would leave fewer. May be left out
 -- Returns   {0, now, name, number, ...}, of which those that are 0 are left out:
 --           granted: for each run in its order, 0 too: requests that were granted, -1 where its permits exceed the rate
@@ -111,14 +112,14 @@ end
 -- Redisson reclaims lazily too. In a cool-down they become part of it. old holds the members that went and freed their permits.
 local stored = redis.call('GET', KEYS[2])
 local value = tonumber(stored)
-local grace, early, tag, look = 0, 0, 0, '0'
+local grace, early, tag, look, callers = 0, 0, 0, '0', 0
 local limit = value and value >= wanted and 64 or 512
 local old, freed = {}, 0
 do
   local due = now - interval
   if shared then
-    grace, early, tag, look = string.match(ARGV[10], '(%d+) (%d+) (%d+) (%d+)')
-    grace, early, tag = tonumber(grace), tonumber(early), tonumber(tag)
+    grace, early, tag, look, callers = string.match(ARGV[10], '(%d+) (%d+) (%d+) (%d+) (%d+)')
+    grace, early, tag, callers = tonumber(grace), tonumber(early), tonumber(tag), math.min(tonumber(callers), 16777215)
     due = due - grace
   end
   if cooling <= 0 then
@@ -150,15 +151,15 @@ local function member(run, n)
 end
 
 -- 5. Look who else waits. A tripwire is a member of one permit with score 0, and value is one less for it: no
--- permit is missing. Its six bytes are the tag of the process whose callers wait, a zero, and when it was planted. wires
--- are the six bytes of those that were reclaimed, cut is how many these are.
+-- permit is missing. Its nine bytes are the tag of the process whose callers wait, a zero, when it was planted, and how many
+-- wait, which members of 20 bytes do not have. wires are the bytes of those that were reclaimed, cut is how many these are.
 local wires, cut = nil, 0
 do
   if shared then
     soon, found, stands, mine, theirs, ours, blocked, waiting, wires = 0, 0, 0, 0, 0, 0, 0, {}, {}
     for i = 1, math.min(#old, 60) do
       local m = old[i]
-      local b = #m == BC0I and sub(m, 1, 4) == TRIPWIRE and sub(m, 9, 14) or #m == LC0I and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
+      local b = #m == BC0I and sub(m, 1, 4) == TRIPWIRE and sub(m, 9, 17) or #m == LC0I and sub(m, 9, 10) == '~w' and sub(m, 11, 16)
       if not b then
         break
       end
@@ -445,21 +446,28 @@ else
   do
     if shared and ARGV[1] == '0' and now - interval > 0 then
       local function plant(b)
-        local m = TRIPWIRE .. '\1\0\0\0' .. b .. '\0\0\0\1\0\0\0'
+        local m = TRIPWIRE .. '\1\0\0\0' .. sub(b .. '\0\0\0', 1, 9) .. '\1\0\0\0'
         if #ARGV[4] == LC0I then
-          m = sub(ARGV[4], 1, 8) .. '~w' .. b .. '\1\0\0\0'
+          m = sub(ARGV[4], 1, 8) .. '~w' .. sub(b, 1, 6) .. '\1\0\0\0'
         end
         if redis.call('ZADD', KEYS[3], 'NX', 0, m) == 1 then
           planted = planted + 1
         end
       end
-      local time = floor(now) % 16777216
+      local function three(n)
+        return char(floor(n / 65536), floor(n / 256) % 256, n % 256)
+      end
+      for i = 1, #granted do
+        callers = callers - math.max(0, granted[i])
+      end
+      local time, number = floor(now) % 16777216, three(math.max(0, callers))
       for i = 1, cut do
         local a, b, _, d, e, f = byte(wires[i], 1, 6)
         local t, since = a * 256 + b, (now - (d * 65536 + e * 256 + f)) % 16777216
         if t == tag then
           found = 1
-          if need and since <= math.min(interval, 4194304) then
+          local same = since < 1000 or #wires[i] < 9 or sub(wires[i], 7) == number
+          if need and since <= math.min(interval, 4194304) and same then
             plant(wires[i]) -- unchanged: an audit may have counted it
           end
         elseif since <= math.min(3 * interval + 1000, 8388608) then
@@ -468,7 +476,7 @@ else
         end
       end
       if need and tag < 65536 and planted == #waiting then
-        plant(char(floor(tag / 256), tag % 256, 0, floor(time / 65536), floor(time / 256) % 256, time % 256))
+        plant(char(floor(tag / 256), tag % 256, 0) .. three(time) .. number)
       end
       if need then
         stands = 1

@@ -39,7 +39,7 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 		{"acquire_rest", "14. heal comes first", set("", "6", member{-100, marked(-1000, 4, vvv)}),
 			asked(7, 1, ""), "0", "0 now granted 0 wait 1 available 6 rate 10 interval 1000 again 2 walked 1 walkedPermits 4", nil},
 		{"acquire_rest", "14. of callers that wait", set("", "6", member{-100, marked(-1000, 4, vvv)}),
-			waits(7, "order", fmt.Sprint("120 0 ", tagAB, " 0")), "0", "0 now granted 0 wait 120 available 6 rate 10 interval 1000 again 2 walked 1 walkedPermits 4 soon 120 stands 1",
+			waits(7, "order", fmt.Sprint("120 0 ", tagAB, " 0 0")), "0", "0 now granted 0 wait 120 available 6 rate 10 interval 1000 again 2 walked 1 walkedPermits 4 soon 120 stands 1",
 			then("", "5", member{-instant, tripwire("ab", 0)}, member{-100, marked(-1000, 4, vvv)})},
 		{"acquire_rest", "14. a moment too early", set("", "6", member{-100, marked(-999, 4, vvv)}),
 			asked(7, 1, ""), "0", "0 now granted 0 wait 1 available 6 rate 10 interval 1000 walked 1 walkedPermits 4", nil},

@@ -63,9 +63,12 @@ func block(t, permits int64, joined bool, rest string) string {
 }
 
 // wire returns a tripwire that was planted ms milliseconds after the call.
-func tripwire(tag string, ms int64) string {
+func tripwire(tag string, ms int64) string { return tripwireOf(tag, ms, 0) }
+
+// tripwireOf returns one that says how many callers wait.
+func tripwireOf(tag string, ms int64, callers uint32) string {
 	t := binary.BigEndian.AppendUint32(nil, uint32((instant+ms)%(1<<24)))
-	return "\x10~w~" + le32(1) + tag + "\x00" + string(t[1:]) + "\x00\x00\x00" + le32(1)
+	return "\x10~w~" + le32(1) + tag + "\x00" + string(t[1:]) + string(binary.BigEndian.AppendUint32(nil, callers)[1:]) + le32(1)
 }
 
 const (
@@ -87,5 +90,5 @@ func waits(permits int64, words, share string) []any {
 
 // lower returns the arguments of a lower class, for which floor permits are to stay free.
 func lower(permits, number, floor int64) []any {
-	return append(asked(permits, number, "", "", 0, "", "0 0 65536 0"), floor)
+	return append(asked(permits, number, "", "", 0, "", "0 0 65536 0 0"), floor)
 }

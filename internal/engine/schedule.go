@@ -66,6 +66,7 @@ func (l *limiter) takeQueueLocked() *flight {
 	}
 	f.changes = l.changes
 	f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
+	f.Allowance.Waiting = l.waiters.n
 	return f
 }
 
@@ -95,6 +96,7 @@ func (l *limiter) takePassersLocked() *flight {
 	}
 	f.ticket = ticket
 	f.Allowance = l.share.Allowance(head.want.Permits, f.Runs[0].Permits, l.rate, time.Now())
+	f.Allowance.Waiting = l.waiters.n
 	f.InOrder, f.changes = true, l.changes
 	return f
 }

@@ -155,6 +155,8 @@ type Allowance struct {
 	Grace  time.Duration // how long permits that expire are left to others
 	May    int64         // permits within their grace that the call may take all the same
 	Survey bool          // report who holds the newest permits
+	// Waiting is how many callers of the process wait, for operators. Nothing is decided by it.
+	Waiting int
 }
 
 // Next tells how a call goes on.

@@ -136,11 +136,11 @@ func (c *Conn) allowance(a permit.Allowance) string {
 	if a.Survey {
 		survey = 1
 	}
-	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", c.tag, " ", survey)
+	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", c.tag, " ", survey, " ", a.Waiting)
 }
 
 // bystander is the allowance of a call with a floor: it does not touch the tripwires of others, and sets none.
-const bystander = "0 0 65536 0"
+const bystander = "0 0 65536 0 0"
 
 func furtherRuns(runs []permit.Run) string {
 	if len(runs) == 0 {

@@ -292,8 +292,8 @@ func TestAcquireCommand(t *testing.T) {
 		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", "", int64(0)}},
 		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", "", int64(0)}},
 		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, "", "", "2 40 1 1 ", int64(3600000), "", "", int64(0)}},
-		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Survey: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 4660 1", int64(0)}},
-		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0", int64(5)}},
+		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Survey: true, Waiting: 7}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 4660 1 7", int64(0)}},
+		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0 0", int64(5)}},
 	} {
 		b := c.b
 		if b.ID = id; b.Runs == nil {
