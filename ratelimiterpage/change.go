@@ -18,6 +18,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 )
 
 const (
@@ -49,7 +50,7 @@ func (c *changes) add(x *changed) {
 }
 
 // view returns the change of that id, or nil if it is forgotten or is that of another limiter.
-func (c *changes) view(v *view, id, name string) *changeView {
+func (c *changes) view(v *pageView, id, name string) *changeView {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range c.list {
@@ -61,21 +62,21 @@ func (c *changes) view(v *view, id, name string) *changeView {
 }
 
 // summary returns a state in one line.
-func (v *view) summary(st *survey.State) string {
-	text := v.t("no limiter")
-	switch {
-	case st == nil:
+func (v *pageView) summary(st *survey.State) string {
+	if st == nil {
 		return v.t("could not be read")
-	case st.Problem != nil && !errors.Is(st.Problem, permit.ErrNotInitialized):
-		text = survey.OneLine(st.Problem)
+	}
+	l, text := view.Of(st), v.t("no limiter")
+	switch {
 	case st.Problem == nil:
-		text = fmt.Sprintf("%s %s", st.Rate.Type, survey.RateText(st.Rate))
-		if pk, err := st.Peek(1); err == nil && pk.Known && (st.Rate.Type == permit.Overall || st.ClientID != "") {
-			text += ", " + v.t("%[1]d of %[2]d left", pk.Available, st.Rate.Permits)
+		if text = fmt.Sprintf("%s %s", st.Rate.Type, survey.RateText(st.Rate)); l.Available != survey.Unknown {
+			text += ", " + v.t("%[1]d of %[2]d left", l.Available, st.Rate.Permits)
 		}
-		if at := st.CoolDown(); !at.IsZero() {
-			text += ", " + v.t("cool-down for %s", survey.Brief(at.Sub(st.Time)))
+		if l.Row.CoolDown > 0 {
+			text += ", " + v.t("cool-down for %s", survey.Brief(st.CoolDown().Sub(st.Time)))
 		}
+	case !l.Absent:
+		text = survey.OneLine(st.Problem)
 	}
 	if st.HasValue {
 		text += "; " + v.t("value %s", survey.Visible(st.Value))
@@ -236,7 +237,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 	x.action = r.PostForm.Get("action")
 	h.changes.add(x)
 	h.rounds.stale()
-	en := &view{Lang: "en"}
+	en := &pageView{Lang: "en"}
 	h.log.Info("ratelimiterpage: a limiter was changed", "action", x.action, "limiter", name, "client", client, "remote", r.RemoteAddr,
 		"before", en.summary(x.before), "after", en.summary(x.after))
 	http.Redirect(w, r, relative(r)+"limiter"+withQuery(v.query("name", name, "client", client, "done", x.id)), http.StatusSeeOther)

@@ -139,7 +139,7 @@ func (h *Handler) roundAlone() (*doctor.Report, error) {
 
 // A reportView is what the page shows of a report.
 type reportView struct {
-	*view
+	*pageView
 	Sick     bool
 	Blind    bool // not all could be looked at
 	Limiters string
@@ -159,7 +159,7 @@ type groupView struct {
 }
 
 type doctorView struct {
-	*view
+	*pageView
 	Report  *reportView
 	Running bool
 	Looked  string
@@ -175,7 +175,7 @@ func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 	h.beginRound(r.URL.Query().Get("again") == "1")
 	s := &h.rounds
 	s.mu.Lock()
-	dv := &doctorView{view: v, Running: s.running, Looked: v.number(int64(s.looked)), Again: "doctor" + withQuery(v.query("again", "1"))}
+	dv := &doctorView{pageView: v, Running: s.running, Looked: v.number(int64(s.looked)), Again: "doctor" + withQuery(v.query("again", "1"))}
 	if s.err != nil {
 		dv.Failed = survey.OneLine(s.err)
 	}
@@ -194,23 +194,23 @@ func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 }
 
 // examine looks at one limiter with all checks.
-func (h *Handler) examine(ctx context.Context, v *view, name string) *reportView {
+func (h *Handler) examine(ctx context.Context, v *pageView, name string) *reportView {
 	if !h.rounds.enter(ctx) {
-		return &reportView{view: v, Failed: v.t("Somebody else looks at all keys at the moment. Try again soon.")}
+		return &reportView{pageView: v, Failed: v.t("Somebody else looks at all keys at the moment. Try again soon.")}
 	}
 	defer h.rounds.leave()
 	ctx, cancel := context.WithTimeout(ctx, examineLimit)
 	defer cancel()
 	report, err := h.doctorOf().Limiter(ctx, name)
 	if err != nil {
-		return &reportView{view: v, Failed: survey.OneLine(err)}
+		return &reportView{pageView: v, Failed: survey.OneLine(err)}
 	}
 	return h.reportOf(v, report, true)
 }
 
 // reportOf puts the findings together that say the same of several limiters, the worst first.
-func (h *Handler) reportOf(v *view, r *doctor.Report, one bool) *reportView {
-	o := &reportView{view: v, Sick: r.Sick(), Blind: r.Blind(), Limiters: v.number(int64(r.Limiters))}
+func (h *Handler) reportOf(v *pageView, r *doctor.Report, one bool) *reportView {
+	o := &reportView{pageView: v, Sick: r.Sick(), Blind: r.Blind(), Limiters: v.number(int64(r.Limiters))}
 	if slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return len(f.Commands) > 0 }) {
 		o.Note = v.said(h.to.Note().String(), h.to.Note())
 	}

@@ -192,7 +192,7 @@ func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
 }
 
 // eventText returns an event as it is sent, which is the same for all viewers of a language.
-func (h *Handler) eventText(ev *event, v *view) []byte {
+func (h *Handler) eventText(ev *event, v *pageView) []byte {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
 	if text, ok := ev.text[v.Lang]; ok {

@@ -38,11 +38,11 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	s, name := newSite(t, rdb), redistest.Key(t)
 	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Hour})
 	now := rdb.Time(t.Context()).Val()
-	id := redisson.RandomID()
+	id, other := redisson.RandomID(), redisson.RandomID()
 	put := func(at time.Time, member []byte) { s.do("zadd", "{"+name+"}:permits", at.UnixMilli(), member) }
 	put(time.UnixMilli(0), []byte("\x10~w~\x01\x00\x00\x00ab\x00\x12\x34\x56\x00\x00\x00\x01\x00\x00\x00"))
 	put(now, redisson.Member(false, id, 7))
-	put(now.Add(-time.Minute), redisson.Member(false, redisson.RandomID(), 2))
+	put(now.Add(-time.Minute), redisson.Member(false, other, 2))
 	s.do("set", "{"+name+"}:value", 0)
 	s.do("set", "{"+name+"}:ahead", fmt.Sprintf("%x %d 0 0 %d 0", id[:], now.Add(time.Hour).UnixMilli(), now.Add(time.Hour).UnixMilli()))
 	rows := func() [][]string {
@@ -57,8 +57,8 @@ func TestMembersThatAreNoGrants(t *testing.T) {
 	got := rows()
 	require.NotContains(t, s.get("limiter?name="+url.QueryEscape(name)).body, "have expired", "a tripwire is no permit that expires")
 	require.Len(t, got, 3)
-	require.Equal(t, []string{now.UTC().Format("15:04:05.000"), "7", got[0][2], `Go <i class="tag">reserved ahead</i>`}, got[0])
-	require.Equal(t, []string{now.Add(-time.Minute).UTC().Format("15:04:05.000"), "2", got[1][2], "Go"}, got[1])
+	require.Equal(t, []string{now.UTC().Format("15:04:05.000"), "7", got[0][2], fmt.Sprintf(`Go %x <i class="tag">reserved ahead</i>`, id[:2])}, got[0])
+	require.Equal(t, []string{now.Add(-time.Minute).UTC().Format("15:04:05.000"), "2", got[1][2], fmt.Sprintf("Go %x", other[:2])}, got[1])
 	require.Equal(t, []string{"–", "1", "–", `Go <i class="tag">callers wait</i>`}, got[2])
 
 	// A cool-down blocks what is in use, which has been granted, and what is free, which has not.
@@ -334,8 +334,8 @@ func TestSkippedInChinese(t *testing.T) {
 	} {
 		require.Contains(t, source, format)
 		r := &doctor.Report{Skipped: []doctor.Skip{{Check: "find", Limiter: "a", Node: "n:1", Why: c.why}}}
-		require.Equal(t, []string{"查找 a n:1: " + c.want}, h.reportOf(&view{Lang: "zh"}, r, false).Skipped)
-		require.Equal(t, []string{"find a n:1: " + c.why}, h.reportOf(&view{Lang: "en"}, r, false).Skipped)
+		require.Equal(t, []string{"查找 a n:1: " + c.want}, h.reportOf(&pageView{Lang: "zh"}, r, false).Skipped)
+		require.Equal(t, []string{"find a n:1: " + c.why}, h.reportOf(&pageView{Lang: "en"}, r, false).Skipped)
 	}
 }
 
@@ -364,7 +364,7 @@ func TestFindingsInChinese(t *testing.T) {
 		r := redistest.Must(s.doctorOf().Limiter(ctx, name))(t)
 		var found []string
 		for _, f := range r.Findings {
-			x := s.finding(&view{Lang: "zh"}, f)
+			x := s.finding(&pageView{Lang: "zh"}, f)
 			if f.Check == check {
 				found = append(found, x.Found)
 			}
@@ -372,7 +372,7 @@ func TestFindingsInChinese(t *testing.T) {
 				require.NotRegexp(t, sentence, noSentence.ReplaceAllString(text, ""), text)
 				require.NotContains(t, text, "%!")
 			}
-			require.Equal(t, survey.Visible(f.Found), s.finding(&view{Lang: "en"}, f).Found)
+			require.Equal(t, survey.Visible(f.Found), s.finding(&pageView{Lang: "en"}, f).Found)
 		}
 		require.Len(t, found, 1, check)
 		require.Contains(t, found[0], c.want)

@@ -3,19 +3,18 @@
 package ratelimiterpage
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 )
 
 const (
-	// mostLimiters is how many limiters the list keeps, each of which takes some 150 bytes and its name.
+	// mostLimiters is how many limiters the list keeps, each of which takes some 300 bytes and its name.
 	mostLimiters = 200_000
 	// indexAge is after how long the limiters are looked for again, if somebody looks at the list, and at least ten times
 	// as long as that took.
@@ -44,7 +43,7 @@ type listing struct {
 	done chan struct{} // closed when the search has ended
 
 	mu      sync.Mutex
-	rows    []row // in the order of the list, unless somebody asks for another, when the search has ended
+	rows    []view.Row // in the order of the list, unless somebody asks for another, when the search has ended
 	nodes   map[string]string
 	looked  int64 // keys
 	ended   time.Time
@@ -56,7 +55,7 @@ type listing struct {
 
 // A snapshot is what a page shows of a listing.
 type snapshot struct {
-	rows    []row
+	rows    []view.Row
 	sorted  bool // in that order
 	looking bool // the search goes on
 	looked  int64
@@ -140,11 +139,11 @@ func (h *Handler) find(l *listing) {
 		case len(l.rows) == mostLimiters:
 			l.more = true
 		default:
-			r := rowOf(lim)
-			if _, ok := l.nodes[r.node]; !ok {
-				l.nodes[r.node] = r.node
+			r := view.RowOf(lim)
+			if _, ok := l.nodes[r.Node]; !ok {
+				l.nodes[r.Node] = r.Node
 			}
-			r.node = l.nodes[r.node] // one string for all
+			r.Node = l.nodes[r.Node] // one string for all
 			l.rows = append(l.rows, r)
 		}
 		stop := l.more
@@ -157,7 +156,7 @@ func (h *Handler) find(l *listing) {
 		h.health.note(failed)
 	}
 	rows := slices.Clone(l.rows) // others may still read those
-	slices.SortFunc(rows, func(a, b row) int { return cmp.Or(orders[usualOrder](&a, &b), strings.Compare(a.name, b.name)) })
+	view.Sort(rows, view.Orders[usualOrder])
 
 	x := &h.index
 	x.mu.Lock()
@@ -202,7 +201,7 @@ type cachedRows struct {
 	names []string
 	mu    sync.Mutex
 	at    time.Time
-	rows  []row
+	rows  []view.Row
 }
 
 // page returns the entry of a page with these rows, a new one if there is none.
@@ -224,14 +223,14 @@ func (c *rowCache) page(names []string) *cachedRows {
 
 // fresh reads the limiters of some rows once more. Those that are gone are marked. If Redis cannot be read, it returns the
 // rows as they are.
-func (h *Handler) fresh(ctx context.Context, rows []row) []row {
+func (h *Handler) fresh(ctx context.Context, rows []view.Row) []view.Row {
 	if len(rows) == 0 {
 		return rows
 	}
 	names := make([]string, len(rows))
 	list := make([]*survey.Limiter, len(rows))
 	for i, r := range rows {
-		names[i], list[i] = r.name, r.limiter()
+		names[i], list[i] = r.Name, &survey.Limiter{Name: r.Name, Node: r.Node}
 	}
 	p := h.rows.page(names)
 	p.mu.Lock() // one reading at a time
@@ -248,16 +247,16 @@ func (h *Handler) fresh(ctx context.Context, rows []row) []row {
 	if err != nil {
 		return rows
 	}
-	now := map[string]row{}
+	now := map[string]view.Row{}
 	for _, l := range found {
-		now[l.Name] = rowOf(l)
+		now[l.Name] = view.RowOf(l)
 	}
-	p.rows = make([]row, len(rows))
+	p.rows = make([]view.Row, len(rows))
 	for i, r := range rows {
-		if again, ok := now[r.name]; ok {
+		if again, ok := now[r.Name]; ok {
 			p.rows[i] = again
 		} else {
-			r.state |= isGone
+			r.State |= view.Gone
 			p.rows[i] = r
 		}
 	}

@@ -9,9 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 )
 
 // rowsShown is how many limiters a page of the list has.
@@ -29,18 +28,20 @@ type listQuery struct {
 // A tab is something that the list can be narrowed down to. Its flags are 0 for all limiters.
 type tab struct {
 	id, title string
-	is        flags
+	is        view.Flags
 }
 
 // tabs are in the order in which the page shows them.
 var tabs = []tab{
 	{"", "All", 0},
-	{"limited", "Limited now", isLimited},
-	{"broken", "Broken", isBroken},
-	{"stuck", "Stuck", isStuck},
-	{"cooling", "Cool-down", isCooling},
-	{"clients", "Per client", isPerClient},
-	{"malformed", "Malformed", isMalformed},
+	{"limited", "Limited now", view.Limited | view.Queue},
+	{"waiting", "Callers wait", view.Queue},
+	{"broken", "Broken", view.Stuck | view.Malformed},
+	{"stuck", "Stuck", view.Stuck},
+	{"quotas", "Quotas", view.Quota},
+	{"cooling", "Cool-down", view.Cooling},
+	{"clients", "Per client", view.PerClient},
+	{"malformed", "Malformed", view.Malformed},
 }
 
 func parseListQuery(q url.Values) listQuery {
@@ -51,7 +52,7 @@ func parseListQuery(q url.Values) listQuery {
 		return -1
 	}
 	l := listQuery{filter: strings.TrimSpace(strings.Map(printable, q.Get("q"))), only: q.Get("only"), sort: q.Get("sort"), up: q.Get("up") == "1"}
-	if _, ok := orders[l.sort]; !ok {
+	if _, ok := view.Orders[l.sort]; !ok {
 		l.sort = usualOrder
 	}
 	if !slices.ContainsFunc(tabs, func(t tab) bool { return t.id == l.only }) {
@@ -63,7 +64,7 @@ func parseListQuery(q url.Values) listQuery {
 }
 
 // link returns the address of the list of another query.
-func (l listQuery) link(v *view) string {
+func (l listQuery) link(v *pageView) string {
 	q := v.query()
 	set := func(key, value, none string) {
 		if value != none {
@@ -82,7 +83,7 @@ func (l listQuery) link(v *view) string {
 
 // A listView is what the template of the list shows.
 type listView struct {
-	*view
+	*pageView
 	Filter, Only, Sort string
 	Up                 bool
 	Tabs               []tabView
@@ -111,24 +112,11 @@ type columnView struct {
 	Sorted             string // ascending, descending, or empty
 }
 
-type rowView struct {
-	Name, Link        string
-	Type, Rate        string
-	Used, Wait        string
-	Share             int // of the rate that is used, in percent
-	Known             bool
-	Stuck, Limited    bool
-	Gone, Malformed   bool
-	Sick              string // checks of the doctor that have found something
-	Cool, TTL         string
-	Members, By, Node string
-}
-
 func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	v := h.view(r)
 	q := parseListQuery(r.URL.Query())
 	s := h.limiters(r.Context(), r.URL.Query().Get("again") == "1")
-	lv := &listView{view: v, Filter: q.filter, Only: q.only, Sort: q.sort, Up: q.up, Looking: s.looking, Missing: s.missing, More: s.more,
+	lv := &listView{pageView: v, Filter: q.filter, Only: q.only, Sort: q.sort, Up: q.up, Looking: s.looking, Missing: s.missing, More: s.more,
 		Most: mostLimiters, All: len(s.rows)}
 	v.Title, v.Here = v.t("Rate limiters"), "list"
 	v.Events = "events" + withQuery(v.query())
@@ -158,17 +146,17 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	}
 	nodes := map[string]bool{}
 	for _, x := range s.rows {
-		if nodes[x.node] = true; len(nodes) > 1 {
+		if nodes[x.Node] = true; len(nodes) > 1 {
 			lv.Nodes = true
 			break
 		}
 	}
-	shown := make([]row, len(rows))
+	shown := make([]view.Row, len(rows))
 	for i, x := range rows {
 		shown[i] = *x
 	}
 	for _, x := range h.fresh(r.Context(), shown) {
-		lv.Rows = append(lv.Rows, v.row(x, sick[x.name]))
+		lv.Rows = append(lv.Rows, v.row(&x, sick[x.Name]))
 	}
 	lv.columns(q)
 	v.noteHealth(h)
@@ -176,31 +164,23 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 }
 
 // choose returns the rows that the query is about, in its order, and fills in the tabs. sick is what the doctor has found.
-func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []*row {
+func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []*view.Row {
 	filter := strings.ToLower(q.filter)
 	counts := make([]int, len(tabs))
-	var only flags
-	for _, t := range tabs {
-		if t.id == q.only {
-			only = t.is
-		}
-	}
-	var rows []*row
+	var rows []*view.Row
 	for i := range s.rows {
 		x := &s.rows[i]
-		if !matches(x.name, filter) {
+		if !matches(x.Name, filter) {
 			continue
 		}
-		state := x.state
-		if state&(isStuck|isMalformed) != 0 || len(sick) > 0 && len(sick[x.name]) > 0 {
-			state |= isBroken
-		}
+		shown := false
 		for i, t := range tabs {
-			if t.is == 0 || state&t.is != 0 {
+			if t.is == 0 || x.Is(t.is) || t.id == "broken" && len(sick[x.Name]) > 0 { // the doctor has found something else
 				counts[i]++
+				shown = shown || t.id == q.only
 			}
 		}
-		if only == 0 || state&only != 0 {
+		if shown {
 			rows = append(rows, x)
 		}
 	}
@@ -210,19 +190,15 @@ func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []
 		}
 		to := q
 		to.only, to.page = t.id, 1
-		lv.Tabs = append(lv.Tabs, tabView{lv.t(t.title), to.link(lv.view), counts[i], t.id == q.only})
+		lv.Tabs = append(lv.Tabs, tabView{lv.t(t.title), to.link(lv.pageView), counts[i], t.id == q.only})
 	}
 	if q.sort != usualOrder || q.up || !s.sorted {
-		by := orders[q.sort]
-		slices.SortFunc(rows, func(a, b *row) int {
-			c := by(a, b)
+		by := view.Orders[q.sort]
+		slices.SortFunc(rows, func(a, b *view.Row) int {
 			if q.up {
-				c = -c
+				a, b = b, a
 			}
-			if c == 0 {
-				c = strings.Compare(a.name, b.name)
-			}
-			return c
+			return by(a, b)
 		})
 	}
 	return rows
@@ -231,17 +207,18 @@ func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []
 // columns fills in the heads of the table.
 func (lv *listView) columns(q listQuery) {
 	for _, c := range []struct{ id, title, class string }{
-		{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"used", "Used", "used"}, {"wait", "Wait", "num"},
+		{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"granted", "Granted/s", "num wide"}, {"used", "Used", "used"},
+		{"harm", "Waiting", "num"}, {"wait", "Wait", "num"},
 		{"", "Cool-down", "num wide"}, {"ttl", "Expires in", "num wide"}, {"members", "Members", "num wide"}, {"", "Written by", "wide"}, {"node", "Node", "wide"},
 	} {
 		if c.id == "node" && !lv.Nodes {
 			continue
 		}
 		col := columnView{Title: lv.t(c.title), Class: c.class}
-		if _, ok := orders[c.id]; ok {
+		if _, ok := view.Orders[c.id]; ok {
 			to := q
 			to.sort, to.page, to.up = c.id, 1, c.id == q.sort && !q.up
-			col.Link = to.link(lv.view)
+			col.Link = to.link(lv.pageView)
 			if c.id == q.sort {
 				col.Sorted = "descending"
 				if (c.id == "name") != q.up {
@@ -253,63 +230,11 @@ func (lv *listView) columns(q listQuery) {
 	}
 }
 
-// nameShown is how many bytes of a name a list shows at most.
-const nameShown = 300
-
-// shortName returns a name as a list shows it.
-func shortName(name string) string {
-	if len(name) <= nameShown {
-		return survey.Visible(name)
-	}
-	return survey.Visible(strings.ToValidUTF8(name[:nameShown], "")) + "…"
-}
-
-func (v *view) row(x row, sick []string) rowView {
-	o := rowView{Name: shortName(x.name), Sick: v.checks(sick), Link: v.limiterLink(x.name, ""), Node: survey.Visible(x.node), TTL: "–", Members: v.number(x.members),
-		Stuck: x.state&isStuck != 0, Limited: x.state&isLimited != 0, Gone: x.state&isGone != 0, Malformed: x.state&isMalformed != 0, Wait: "–", Used: "–"}
-	switch {
-	case o.Malformed:
-		o.Type, o.Rate = v.t("malformed"), "–"
-	default:
-		o.Type, o.Rate = x.rate.Type.String(), survey.RateText(x.rate)
-	}
-	if x.used != survey.Unknown {
-		o.Used, o.Known = v.number(x.used), true
-		o.Share = int(100*x.share() + 0.5)
-	}
-	if x.wait != survey.Unknown {
-		o.Wait = survey.Brief(x.wait)
-	}
-	if o.Stuck {
-		o.Wait = v.t("stuck")
-	}
-	if x.state&isPerClient != 0 {
-		o.Members = "–"
-	}
-	if x.cool > 0 {
-		o.Cool = survey.Brief(time.Duration(x.cool) * time.Second)
-	}
-	if x.ttl >= 0 {
-		o.TTL = survey.Brief(x.ttl)
-	}
-	o.By = v.writers(x.writers)
-	return o
-}
-
-func (v *view) writers(w writers) string {
-	switch w {
-	case byGo:
-		return "Go"
-	case byJava:
-		return "Java"
-	case byGo | byJava:
-		return "Go, Java"
-	}
-	return ""
-}
+// perSecond returns a number of permits a second.
+func (v *pageView) perSecond(n float64) string { return fmt.Sprintf("%.3g", n) }
 
 // number returns a number with its digits in groups of three.
-func (v *view) number(n int64) string {
+func (v *pageView) number(n int64) string {
 	s := fmt.Sprint(n)
 	digits := strings.TrimPrefix(s, "-")
 	for i := len(digits) - 3; i > 0; i -= 3 {

@@ -44,9 +44,9 @@ func TestWrongTypeIsNoLargeSet(t *testing.T) {
 			s.do("del", "{"+name+"}:"+suffix)
 			s.do("rpush", "{"+name+"}:"+suffix, "x")
 			body := s.get("limiter?name=" + name).body
-			require.Contains(t, body, "not known: a key is of the wrong type, and calls fail")
+			require.Contains(t, body, "every call fails: wrong type")
 			require.NotContains(t, body, "too large")
-			require.Contains(t, s.get("limiter?lang=zh&name="+name).body, "未知：某个键的类型不对，调用会失败")
+			require.Contains(t, s.get("limiter?lang=zh&name="+name).body, "每次调用都失败")
 			s.do("del", "{"+name+"}:"+suffix)
 		}
 	})

@@ -285,5 +285,5 @@ func (s *health) down() (since time.Time, why string, down bool) {
 
 // doctorOf returns a doctor of the limiters that the page shows.
 func (h *Handler) doctorOf() *doctor.Doctor {
-	return &doctor.Doctor{Survey: h.survey, To: &h.to, MaxClients: mostClients}
+	return &doctor.Doctor{Survey: h.survey, To: &h.to, MaxClients: mostClients, Parallel: 4}
 }

@@ -334,6 +334,10 @@ func TestChineseIsWhole(t *testing.T) {
 	}
 	find("templates/*.html", `[({]t "([^"]+)"`)
 	find("*.go", `\bt\("([^"]+)"`)
+	find("../internal/view/*.go", `\bsay\("([^"]+)"`)
+	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits"} {
+		used[role] = true
+	}
 	for _, x := range tabs {
 		used[x.title] = true
 	}
@@ -349,7 +353,7 @@ func TestChineseIsWhole(t *testing.T) {
 		}
 	}
 	require.Greater(t, len(used), 100)
-	verb := regexp.MustCompile(`%(?:\[\d+\])?[sd]`)
+	verb := regexp.MustCompile(`%(?:\[\d+\])?(?:04)?[sdx]`)
 	for text := range used {
 		zh, ok := chinese[text]
 		require.True(t, ok, "there is no Chinese for %q", text)

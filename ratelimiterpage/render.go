@@ -72,8 +72,8 @@ var pages = func() map[string]*template.Template {
 	return byLang
 }()
 
-// A view is what every page shows.
-type view struct {
+// A pageView is what every page shows.
+type pageView struct {
 	Lang      string
 	chosen    bool // by ?lang=, not by the browser
 	Where     string
@@ -91,7 +91,7 @@ type view struct {
 }
 
 // Run returns a command of rrl about the Redis of the page.
-func (v *view) Run(command string, flags ...string) doctor.Cmd {
+func (v *pageView) Run(command string, flags ...string) doctor.Cmd {
 	return v.to.Command(command, nil, flags...)
 }
 
@@ -114,8 +114,8 @@ func languageOf(r *http.Request) (lang string, chosen bool) {
 	return "en", false
 }
 
-func (h *Handler) view(r *http.Request) *view {
-	v := &view{Where: survey.Visible(h.title), ReadOnly: !h.mayDo, to: h.to}
+func (h *Handler) view(r *http.Request) *pageView {
+	v := &pageView{Where: survey.Visible(h.title), ReadOnly: !h.mayDo, to: h.to}
 	v.Lang, v.chosen = languageOf(r)
 	v.Home = "./" + withQuery(v.query())
 	v.All = "doctor" + withQuery(v.query())
@@ -131,19 +131,19 @@ func (h *Handler) view(r *http.Request) *view {
 }
 
 // noteHealth fills in what the page says about a Redis that cannot be read.
-func (v *view) noteHealth(h *Handler) {
+func (v *pageView) noteHealth(h *Handler) {
 	if since, why, down := h.health.down(); down {
 		v.Down = v.downText(since, why)
 	}
 	v.Found, _ = h.rounds.summary()
 }
 
-func (v *view) downText(since time.Time, why string) string {
+func (v *pageView) downText(since time.Time, why string) string {
 	return v.t("Redis cannot be read since %[1]s: %[2]s. The page goes on by itself when it can.", v.clock(since), strings.TrimSuffix(why, "."))
 }
 
 // t returns a text in the language of the page.
-func (v *view) t(text string, args ...any) string { return translate(v.Lang, text, args...) }
+func (v *pageView) t(text string, args ...any) string { return translate(v.Lang, text, args...) }
 
 func translate(lang, text string, args ...any) string {
 	if lang == "zh" {
@@ -160,15 +160,18 @@ func translate(lang, text string, args ...any) string {
 }
 
 // said returns a text of a finding in the language of the page.
-func (v *view) said(english string, text doctor.Text) string {
+func (v *pageView) said(english string, text doctor.Text) string {
 	if v.Lang == "zh" {
 		return text.In(v.t)
 	}
 	return english
 }
 
+// Say returns a text in the language of the page.
+func (v *pageView) Say(text doctor.Text) string { return v.said(text.String(), text) }
+
 // explained returns what a finding means in the language of the page: its own text, or else that of its check.
-func (v *view) explained(english, ofCheck string) string {
+func (v *pageView) explained(english, ofCheck string) string {
 	if own, ok := said[english]; v.Lang == "zh" && ok {
 		return own
 	} else if v.Lang == "zh" {
@@ -178,7 +181,7 @@ func (v *view) explained(english, ofCheck string) string {
 }
 
 // check returns the name of a check in the language of the page.
-func (v *view) check(id string) string {
+func (v *pageView) check(id string) string {
 	if v.Lang == "zh" {
 		return checkNames[id]
 	}
@@ -186,7 +189,7 @@ func (v *view) check(id string) string {
 }
 
 // checks returns the names of checks.
-func (v *view) checks(ids []string) string {
+func (v *pageView) checks(ids []string) string {
 	names := make([]string, len(ids))
 	for i, id := range ids {
 		names[i] = v.check(id)
@@ -195,7 +198,7 @@ func (v *view) checks(ids []string) string {
 }
 
 // reason returns why something was not looked at in the language of the page. What Redis says stays.
-func (v *view) reason(why string) string {
+func (v *pageView) reason(why string) string {
 	for _, r := range reasons {
 		if v.Lang == "zh" && r.english.MatchString(why) {
 			return r.english.ReplaceAllString(why, r.chinese)
@@ -205,10 +208,10 @@ func (v *view) reason(why string) string {
 }
 
 // clock returns an instant of today.
-func (v *view) clock(at time.Time) string { return at.UTC().Format("15:04:05Z") }
+func (v *pageView) clock(at time.Time) string { return at.UTC().Format("15:04:05Z") }
 
 // query returns the language, if it was chosen, and pairs of keys and values, without those whose value is empty.
-func (v *view) query(pairs ...string) url.Values {
+func (v *pageView) query(pairs ...string) url.Values {
 	q := url.Values{}
 	if v.chosen {
 		q.Set("lang", v.Lang)
@@ -229,12 +232,12 @@ func withQuery(q url.Values) string {
 	return "?" + q.Encode()
 }
 
-func (v *view) limiterLink(name, client string) string {
+func (v *pageView) limiterLink(name, client string) string {
 	return "limiter" + withQuery(v.query("name", name, "client", client))
 }
 
 // render writes a page: the template frame with the content of that name inside.
-func (h *Handler) render(w http.ResponseWriter, status int, name string, v *view, data any) {
+func (h *Handler) render(w http.ResponseWriter, status int, name string, v *pageView, data any) {
 	var content bytes.Buffer
 	if err := pages[v.Lang].ExecuteTemplate(&content, name, data); err != nil {
 		h.log.Error("ratelimiterpage: a template failed", "template", name, "error", err)
@@ -243,7 +246,7 @@ func (h *Handler) render(w http.ResponseWriter, status int, name string, v *view
 	}
 	var page bytes.Buffer
 	frame := struct {
-		*view
+		*pageView
 		Content template.HTML
 	}{v, template.HTML(content.String())} // #nosec G203 -- it is the output of a template
 	if err := pages[v.Lang].ExecuteTemplate(&page, "frame", frame); err != nil {

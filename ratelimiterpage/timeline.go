@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 )
 
 const (
@@ -44,14 +45,14 @@ func kindOf(m survey.Member) int {
 	switch {
 	case m.Mark() != 0:
 		return kindMark
-	case writerOf(m) == byJava:
+	case view.WriterOf(m) == view.ByJava:
 		return kindJava
 	}
 	return kindGo
 }
 
 // timelineOf draws the members of a state whose rate is known.
-func timelineOf(v *view, st *survey.State) *timelineView {
+func timelineOf(v *pageView, st *survey.State) *timelineView {
 	interval := st.Rate.Interval
 	width := max(interval/timelineBars, time.Millisecond)
 	now, begin := st.Time.UnixMilli(), st.Time.Add(-interval).UnixMilli()

@@ -68,7 +68,7 @@ func TestRedisAway(t *testing.T) {
 	addr := ln.Addr().String()
 	require.NoError(t, ln.Close())
 	code, out, errs := rrl(t, "ls", "--redis", "redis://user:secret@"+addr)
-	require.Equal(t, command.ExitFailed, code)
+	require.Equal(t, command.ExitDown, code)
 	require.Empty(t, out)
 	require.Regexp(t, `^rrl: the Redis at \S+, database 0 does not answer: .*refused \(.*\)\n$`, errs)
 	require.NotContains(t, errs, "secret")
@@ -96,9 +96,9 @@ func TestCtrlC(t *testing.T) {
 
 func TestHelp(t *testing.T) {
 	for args, wants := range map[string][]string{
-		"":       {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
-		"--help": {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
-		"help":   {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."},
+		"":       {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
+		"--help": {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
+		"help":   {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
 	} {
 		code, out, errs := rrl(t, strings.Fields(args)...)
 		require.Equal(t, command.ExitOK, code)

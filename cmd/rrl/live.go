@@ -7,17 +7,25 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"time"
-	"unicode/utf8"
+	"slices"
+	"strings"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
 
-// liveCommand returns a command that looks at a live Redis. run gets a connection that is closed afterwards.
+// exitCodes is what the help of every command says of them, after what 0 and 1 mean.
+const exitCodes = "2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached."
+
+// liveCommand returns a command that looks at a live Redis. run gets a connection that is closed afterwards. With --json, an error is
+// the last value that is written.
 func liveCommand(name, usage, args, description string, flags []cli.Flag, run func(ctx context.Context, c *cli.Command, rdb *liveRedis) error) *cli.Command {
+	if strings.HasPrefix(args, "NAME") || strings.HasPrefix(args, "[NAME]") {
+		flags = append(slices.Clone(flags), &cli.BoolFlag{Name: "base64", Usage: "NAME is in base64, for names that a shell cannot carry"})
+	}
 	return &cli.Command{
 		Name:            name,
 		Usage:           usage,
@@ -28,109 +36,94 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 		Flags:           redisFlags(flags...),
 		Action: func(ctx context.Context, c *cli.Command) error {
 			rdb, err := connect(ctx, c)
-			if err != nil {
-				return err
+			if err == nil {
+				defer func() { _ = rdb.Close() }()
+				err = run(ctx, c, rdb)
+				var gone absentError
+				if errors.As(err, &gone) || isAbsent(err) {
+					near := c.Args().First()
+					if name, nerr := firstName(c); nerr == nil {
+						near = name
+					}
+					err = absentError{fmt.Errorf("%w%s", err, nearLimiter(ctx, rdb, near))}
+				}
 			}
-			defer func() { _ = rdb.Close() }()
-			err = run(ctx, c, rdb)
-			var gone absentError
-			if errors.As(err, &gone) || isAbsent(err) {
-				err = fmt.Errorf("%w%s", err, nearLimiter(ctx, rdb, c.Args().First()))
-			}
-			return liveError(ctx, err)
+			return ended(ctx, c, err)
 		},
 	}
 }
 
-// onlyName returns the single argument of a command, the name of a limiter.
-func onlyName(c *cli.Command) (string, error) {
-	if c.NArg() != 1 || c.Args().First() == "" {
-		return "", command.UsageError{Err: fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
-	}
-	return c.Args().First(), nil
+// A jsonError is what a command writes last, if it fails, with --json.
+type jsonError struct {
+	Error    string `json:"error"`
+	ExitCode int    `json:"exit_code"`
 }
 
-// jsonLimiter is a limiter in the output of ls.
-type jsonLimiter struct {
-	Name       string     `json:"name"`
-	NameBase64 string     `json:"name_base64,omitempty"` // if the name is not valid UTF-8
-	Kind       string     `json:"kind"`                  // limiter, remains, told
-	Node       string     `json:"node"`
-	TimeMS     int64      `json:"time_ms"` // when it was read, by the clock of Redis
-	Type       string     `json:"type,omitempty"`
-	Permits    int64      `json:"permits,omitempty"`
-	IntervalMS int64      `json:"interval_ms,omitempty"`
-	MinGapMS   int64      `json:"min_gap_ms,omitempty"`
-	Used       *int64     `json:"used,omitempty"` // not of PER_CLIENT limiters
-	Available  *int64     `json:"available,omitempty"`
-	WaitMS     *int64     `json:"wait_ms,omitempty"` // of a caller that asks for one permit
-	CoolDown   *time.Time `json:"cool_down_until,omitempty"`
-	TTLMS      *int64     `json:"ttl_ms,omitempty"` // absent for a limiter that does not expire
-	Members    int64      `json:"members"`
-	Expired    int64      `json:"expired_members"`
-	LastGrant  *time.Time `json:"last_grant,omitempty"`
-	Stuck      bool       `json:"stuck,omitempty"` // callers of Redisson fail; see doctor
-	Problem    string     `json:"problem,omitempty"`
-}
-
-func jsonName(name string) (text, bytes string) {
-	if utf8.ValidString(name) {
-		return name, ""
+// ended returns the error of a command with its exit code.
+func ended(ctx context.Context, c *cli.Command, err error) error {
+	var exit command.ExitError
+	var usage command.UsageError
+	switch {
+	case err == nil || errors.As(err, &exit):
+		return err
+	case ctx.Err() != nil:
+		return command.ErrInterrupted
+	case errors.As(err, &usage):
+		return err
 	}
-	return name, base64.StdEncoding.EncodeToString([]byte(name))
-}
-
-func known(n int64) *int64 {
-	if n == survey.Unknown {
-		return nil
+	exit = command.ExitError{Code: command.ExitFailed, Err: err}
+	var gone absentError
+	var part incomplete
+	switch {
+	case errors.As(err, &part):
+	case errors.As(err, &gone):
+		exit.Code = command.ExitAbsent
+	case isDown(err):
+		exit.Code = command.ExitDown
+	case c.Name == "doctor" || c.Name == "diff":
+		exit.Code = exitNoAccess
 	}
-	return &n
-}
-
-func jsonOf(l *survey.Limiter) jsonLimiter {
-	o := jsonLimiter{Kind: l.Kind.String(), Node: l.Node, TimeMS: l.Time.UnixMilli(), Members: l.Members, Expired: l.Expired, Stuck: l.Stuck()}
-	o.Name, o.NameBase64 = jsonName(l.Name)
-	if l.Broken != nil {
-		o.Problem = oneLine(l.Broken)
-	}
-	if l.Problem != nil {
-		o.Problem = oneLine(l.Problem)
-	} else {
-		o.Type, o.Permits, o.IntervalMS, o.MinGapMS = l.Rate.Type.String(), l.Rate.Permits, l.Rate.Interval.Milliseconds(), l.Rate.MinGap.Milliseconds()
-	}
-	o.Used, o.Available = known(l.Used()), known(l.Available())
-	if w := l.Wait(); w != survey.Unknown {
-		ms := roundUp(w)
-		o.WaitMS = &ms
-	}
-	if at := l.CoolDown(); !at.IsZero() {
-		at = at.UTC()
-		o.CoolDown = &at
-	}
-	if l.TTL >= 0 {
-		ms := l.TTL.Milliseconds()
-		o.TTLMS = &ms
-	}
-	if l.Newest != nil {
-		if at, ok := l.Newest.Granted(); ok {
-			at = at.UTC()
-			o.LastGrant = &at
+	exit.Err = advise(err)
+	if c.Bool("json") {
+		if err := term.EncodeJSON(c.Root().Writer, jsonError{survey.OneLine(exit.Err), exit.Code}); err != nil {
+			return err
 		}
 	}
-	return o
+	return exit
 }
 
-func roundUp(d time.Duration) int64 { return (d + time.Millisecond - 1).Milliseconds() }
+// An incomplete is the error of a command that has done a part of its work.
+type incomplete struct{ error }
 
-// brief returns a duration for people, as [survey.Brief] does.
-func brief(d time.Duration) string { return survey.Brief(d) }
-
-// orDash returns a number, or a dash if it is not known.
-func orDash(n int64) string {
-	if n == survey.Unknown {
-		return "-"
+// isDown reports whether err says that Redis cannot be read at the moment.
+func isDown(err error) bool {
+	var none unreached
+	if errors.As(err, &none) || survey.Unreachable(err) {
+		return true
 	}
-	return fmt.Sprint(n)
+	return err != nil && slices.ContainsFunc([]string{"LOADING ", "MASTERDOWN ", "CLUSTERDOWN "}, func(s string) bool { return strings.Contains(err.Error(), s) })
+}
+
+// firstName returns the first argument of a command, the name of a limiter.
+func firstName(c *cli.Command) (string, error) {
+	name := c.Args().First()
+	if !c.Bool("base64") {
+		return name, nil
+	}
+	raw, err := base64.StdEncoding.DecodeString(name)
+	if err != nil {
+		return "", command.UsageError{Err: fmt.Errorf("with --base64, %q is no name in base64", name)}
+	}
+	return string(raw), nil
+}
+
+// onlyName returns the single argument of a command, the name of a limiter.
+func onlyName(c *cli.Command) (string, error) {
+	name, err := firstName(c)
+	if err == nil && (c.NArg() != 1 || name == "") {
+		err = command.UsageError{Err: fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
+	}
+	return name, err
 }
 
 // isAbsent reports whether err says that there is no such limiter.
@@ -160,7 +153,6 @@ func askable(st *survey.State, rdb *liveRedis) error {
 	case st.Rate.Type == permit.PerClient && st.ClientID == "":
 		return command.UsageError{Err: fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
 			st.Name, rdb.to.Command("inspect", []string{st.Name}, "--clients"))}
-
 	}
 	return nil
 }

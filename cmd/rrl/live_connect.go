@@ -78,10 +78,16 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 		if errors.As(err, &usage) {
 			return nil, err
 		}
-		return nil, fmt.Errorf("the Redis at %s does not answer: %w", rdb.where, advise(err))
+		return nil, unreached{fmt.Errorf("the Redis at %s does not answer: %w", rdb.where, err)}
 	}
 	return rdb, nil
 }
+
+// An unreached is the error that there is no connection to Redis: it does not reply, or rejects the client.
+type unreached struct{ error }
+
+// Unwrap returns the cause.
+func (e unreached) Unwrap() error { return e.error }
 
 // reach makes sure that there is a Redis with limiters. A node of a cluster holds only a part of them, so it becomes the
 // cluster.
@@ -268,21 +274,22 @@ const readTimeout = 3 * time.Second
 // client returns a client that asks once more and then gives up, because somebody waits for it.
 func (t *target) client() redis.UniversalClient {
 	const dial, read, retries = 2 * time.Second, readTimeout, 1
+	const pool = 40 // the doctor has so many calls on their way at most
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	switch {
 	case t.single != nil:
 		o := t.single
-		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries = dial, read, retries, 1
+		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries, o.PoolSize = dial, read, retries, 1, pool
 		o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
 		return redis.NewClient(o)
 	case t.sentinel != nil:
 		o := t.sentinel
-		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries = dial, read, retries, 1
+		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries, o.PoolSize = dial, read, retries, 1, pool
 		o.DisableIdentity, o.ContextTimeoutEnabled = true, true
 		return redis.NewFailoverClient(o)
 	}
 	o := t.cluster
-	o.DialTimeout, o.ReadTimeout, o.DialerRetries = dial, read, 1
+	o.DialTimeout, o.ReadTimeout, o.DialerRetries, o.PoolSize = dial, read, 1, pool
 	o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
 	return redis.NewClusterClient(o)
 }
@@ -354,19 +361,4 @@ func advise(err error) error {
 		}
 	}
 	return dispatch.Advise(err)
-}
-
-// liveError returns the error of a command that looked at a live Redis.
-func liveError(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	var exit command.ExitError
-	switch {
-	case errors.As(err, &exit):
-		return err
-	case ctx.Err() != nil:
-		return command.ErrInterrupted
-	}
-	return advise(err)
 }

@@ -88,9 +88,9 @@ func TestPasswords(t *testing.T) {
 		t.Setenv("REDIS_USER", "")
 		t.Setenv(name, "")
 	}
-	l.ends(command.ExitFailed, "it wants a password: set REDIS_PASSWORD", "ls")
+	l.ends(command.ExitDown, "it wants a password: set REDIS_PASSWORD", "ls")
 	t.Setenv("REDIS_PASSWORD", "wrong")
-	require.NotContains(t, l.ends(command.ExitFailed, "the user or the password is wrong", "ls", "--user", "eve"), "wrong:")
+	require.NotContains(t, l.ends(command.ExitDown, "the user or the password is wrong", "ls", "--user", "eve"), "wrong:")
 	l.ends(command.ExitUsage, "--password-file", "ls", "--password-file", file+"x")
 }
 
@@ -160,16 +160,16 @@ func TestSentinel(t *testing.T) {
 	}{
 		"redis://127.0.0.1:" + own:                                      {command.ExitUsage, "127.0.0.1:" + own + " is a sentinel, which has no limiters; give --redis '" + fits + "'"},
 		"redis://127.0.0.1:" + own + "/1":                               {command.ExitUsage, "'redis+sentinel://127.0.0.1:" + own + "/1?master_name=mymaster'"},
-		"redis+cluster://127.0.0.1:" + own:                              {command.ExitFailed, notOne},
-		"redis+cluster://" + master.Addr():                              {command.ExitFailed, notOne},
-		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": {command.ExitFailed, noMaster},
-		"redis+sentinel://127.0.0.1:" + own + "/0?master_name=another":  {command.ExitFailed, noMaster},
-		"redis://" + master.Addr() + "/99":                              {command.ExitFailed, "/0 is the first"},
+		"redis+cluster://127.0.0.1:" + own:                              {command.ExitDown, notOne},
+		"redis+cluster://" + master.Addr():                              {command.ExitDown, notOne},
+		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": {command.ExitDown, noMaster},
+		"redis+sentinel://127.0.0.1:" + own + "/0?master_name=another":  {command.ExitDown, noMaster},
+		"redis://" + master.Addr() + "/99":                              {command.ExitDown, "/0 is the first"},
 	} {
 		l.url = url
 		require.True(t, strings.HasPrefix(l.ends(c.code, c.want, "ls"), "rrl: "), url)
 		code, _, _ := l.run("doctor")
-		require.Equal(t, exitNoAccess, code, url)
+		require.Equal(t, c.code, code, url)
 	}
 	l.url = fits
 	master.Pause()
@@ -188,8 +188,8 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		"--tls-ca CA --tls-cert CERT --tls-key KEY": {command.ExitOK, "There are no such limiters"},
-		"":                                {command.ExitFailed, "--tls-ca names the file of those who signed it"},
-		"--tls-ca CA":                     {command.ExitFailed, "--tls-cert and --tls-key"},
+		"":                                {command.ExitDown, "--tls-ca names the file of those who signed it"},
+		"--tls-ca CA":                     {command.ExitDown, "--tls-cert and --tls-key"},
 		"--tls-cert CERT":                 {command.ExitUsage, "--tls-cert and --tls-key go together"},
 		"--tls-ca KEY":                    {command.ExitUsage, "there is no certificate in"},
 		"--tls-cert CERT --tls-key OTHER": {command.ExitUsage, "--tls-cert"},
@@ -219,7 +219,7 @@ func TestFirstMinutes(t *testing.T) {
 		"rediss://" + plain:                        "and only then",
 	} {
 		begun := time.Now()
-		out := (&live{T: t, url: url}).ends(command.ExitFailed, want, "ls")
+		out := (&live{T: t, url: url}).ends(command.ExitDown, want, "ls")
 		took := time.Since(begun)
 		require.Regexp(t, `^rrl: [^\n]*\(.*\)\n$`, out, url)
 		redistest.Prompt(t, took, 3*time.Second, "%s", url)
@@ -247,5 +247,5 @@ func TestErrorsAreVisible(t *testing.T) {
 		}
 	}()
 	l := &live{T: t, url: "redis://" + ln.Addr().String()}
-	requireVisible(t, l.ends(command.ExitFailed, `\x1b[31mred`, "ls"))
+	requireVisible(t, l.ends(command.ExitDown, `\x1b[31mred`, "ls"))
 }

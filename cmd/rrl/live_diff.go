@@ -23,35 +23,16 @@ import (
 )
 
 func diffCommand() *cli.Command {
-	return noAccess(liveCommand("diff", "compare the rates in Redis with those of a rule file", "FILE",
+	return liveCommand("diff", "compare the rates in Redis with those of a rule file", "FILE",
 		"FILE is a rule file of httplimit, or one that rrl export wrote. A limiter keeps the rate that it has in\n"+
 			"Redis, so a change of a file or of a profile has no effect until somebody sets the rate. A part in\n"+
 			"braces of a name in the file stands for any text. Limits without a rate are not compared. Writes\n"+
 			"nothing, and needs no script.\n\n"+
-			"Exit codes: 0 no differences, 1 differences, 2 it could not look or wrong usage.",
+			"Exit codes: 0 no differences, 1 differences, 2 it could not look or wrong usage, 4 Redis cannot be reached.",
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"},
 			&cli.BoolFlag{Name: "others", Usage: "also limiters that the file does not have"},
-		}, runDiff), nil)
-}
-
-// noAccess makes a command that finds something or not end with exitNoAccess when it could not look, and calls tell, which
-// may be nil, with the reason.
-func noAccess(cmd *cli.Command, tell func(c *cli.Command, err error)) *cli.Command {
-	action := cmd.Action
-	cmd.Action = func(ctx context.Context, c *cli.Command) error {
-		err := action(ctx, c)
-		var usage command.UsageError
-		var exit command.ExitError
-		if err == nil || errors.Is(err, command.ErrInterrupted) || errors.As(err, &usage) || errors.As(err, &exit) {
-			return err
-		}
-		if tell != nil {
-			tell(c, err)
-		}
-		return command.ExitError{Code: exitNoAccess, Err: err}
-	}
-	return cmd
+		}, runDiff)
 }
 
 // A wanted is a limit of a file.
@@ -257,7 +238,7 @@ func exportCommand() *cli.Command {
 		"The file is JSON in the form of httplimit's rule files, and matches no request. rrl diff reads files of\n"+
 			"at most 1 MiB, which are some 8000 limiters; --match makes several. Permits in use are not in it.\n"+
 			"Writes nothing to Redis, and needs no script.\n\n"+
-			"Exit codes: 0 all limiters were written, 1 something could not be looked at, 2 wrong usage.",
+			"Exit codes: 0 all limiters were written, 1 something could not be looked at, "+exitCodes,
 		[]cli.Flag{&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if err := command.NoArguments(c); err != nil {
@@ -269,7 +250,7 @@ func exportCommand() *cli.Command {
 			var errs []error
 			for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
 				if err != nil {
-					if errs = append(errs, advise(err)); ctx.Err() != nil {
+					if errs = append(errs, err); ctx.Err() != nil {
 						return command.ErrInterrupted
 					}
 					continue
@@ -291,7 +272,7 @@ func exportCommand() *cli.Command {
 				return err
 			}
 			if len(errs) > 0 {
-				return fmt.Errorf("the file is not complete: %w", errors.Join(errs...))
+				return incomplete{fmt.Errorf("the file is not complete: %w", errors.Join(errs...))}
 			}
 			return nil
 		})

@@ -26,14 +26,14 @@ const (
 )
 
 func doctorCommand() *cli.Command {
-	cmd := liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to fix it", "[NAME]",
+	return liveCommand("doctor", "say what is wrong with a limiter, or with all of them, and how to fix it", "[NAME]",
 		"Without a name it looks at the servers and at all limiters. Each finding says what it means, what it\n"+
 			"does to callers in Java and in Go, and which command fixes it. docs/findings.md explains them.\n"+
 			"Writes nothing, and needs no script.\n\n"+
 			"What could not be looked at is printed with the reason. A server that does not reply takes a few seconds;\n"+
 			"the others are looked at. Then the verdict is that it is not known, and --json has no field healthy.\n\n"+
 			"Exit codes: 0 healthy, 1 findings that are at least a warning, 2 something could not be looked at,\n"+
-			"whether or not there are findings, or wrong usage.",
+			"whether or not there are findings, or wrong usage, 3 there is no such limiter, 4 Redis cannot be reached.",
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "without a name: only limiters whose names match `PATTERN`"},
 			&cli.StringFlag{Name: "rules", Usage: "compare the rates with those of the rule file `FILE` too, as rrl diff does; limiters that are absent are for rrl diff"},
@@ -43,19 +43,17 @@ func doctorCommand() *cli.Command {
 			&cli.IntFlag{Name: "max-clients", Value: 100, Usage: "with a name: look at `N` clients of a PER_CLIENT limiter at most"},
 			&cli.DurationFlag{Name: "sample", Value: time.Second, Usage: "with a name: for how long to watch for clocks that are slow; 0 for not at all"},
 		}, runDoctor)
-	return noAccess(cmd, func(c *cli.Command, err error) {
-		if c.Bool("json") {
-			_ = writeVerdict(c.Root().Writer, &doctor.Report{Findings: []doctor.Finding{}, Skipped: []doctor.Skip{{Check: "read", Why: oneLine(err)}}})
-		}
-	})
 }
 
-// writeVerdict writes a report as JSON. Whether all is healthy is left out if that is not known.
+// A verdict is what doctor writes in JSON.
+type verdict struct {
+	Healthy *bool `json:"healthy,omitempty"` // absent if that is not known
+	*doctor.Report
+}
+
+// writeVerdict writes a report as JSON.
 func writeVerdict(out io.Writer, r *doctor.Report) error {
-	o := struct {
-		Healthy *bool `json:"healthy,omitempty"`
-		*doctor.Report
-	}{nil, r}
+	o := verdict{nil, r}
 	if !r.Blind() {
 		healthy := !r.Sick()
 		o.Healthy = &healthy
@@ -83,7 +81,10 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 		d.Drift = driftFrom(want, rdb.to)
 	}
-	name := c.Args().First()
+	name, err := firstName(c)
+	if err != nil {
+		return err
+	}
 	if name != "" {
 		r, err = d.Limiter(ctx, name)
 	} else {

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,28 +10,32 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/urfave/cli/v3"
 )
 
 func lsCommand() *cli.Command {
-	return liveCommand("ls", "list the limiters of a Redis", " ",
-		"Looks at the keys of every master with SCAN, in steps of 200, and shows the limiters among them. The\n"+
-			"order is that in which Redis has them, or that of --sort. WAIT is how long a caller that asks for one\n"+
-			"permit waits, as peek says. A PER_CLIENT limiter has permits for each client, so USED and WAIT are those of\n"+
-			"inspect --clients; a cool-down is that of all. At a limiter that is stuck, callers of Redisson fail until Go,\n"+
-			"or rrl heal, has made it whole; where it says fails, every call fails, and rrl doctor says why.\n"+
-			"The last line sums up. A name of more than 120 characters is cut.\n\n"+
+	return liveCommand("ls", "list the limiters of a Redis, those that hurt most first", " ",
+		"Looks at all keys of every master with SCAN, in steps, and shows the limiters among them: first those\n"+
+			"where calls fail, then those where callers wait, by how many wait and for how many intervals, then cool-downs,\n"+
+			"other limits, and used-up quotas, whose interval is an hour or longer. --sort found shows them as they are found.\n\n"+
+			"GRANTED/S is the average of the last interval. WAITING counts the callers of Go that wait; those of Java leave\n"+
+			"no trace in Redis. WAIT is how long a new caller waits for one permit, about, behind them. A PER_CLIENT limiter\n"+
+			"has permits for each client, so these columns are those of inspect --clients; a cool-down is that of all. At a\n"+
+			"limiter that is stuck, callers of Redisson fail until Go, or rrl heal, has made it whole; where it says fails, every\n"+
+			"call fails, and rrl doctor says why. The last line sums up. A name of more than 120 characters is cut.\n\n"+
 			"With --json each line is a limiter, with its whole name. Writes nothing, and needs no script.\n\n"+
-			"Exit codes: 0 all limiters were listed, 1 something could not be looked at, 2 wrong usage.",
+			"Exit codes: 0 all limiters were looked at, 1 something could not be looked at, "+exitCodes,
 		[]cli.Flag{
 			&cli.StringFlag{Name: "match", Usage: "only names that match `PATTERN`: * any text, ? one character, [ab] one of these"},
-			sortFlag("the order in which they are found; another one takes a look at all limiters before the first is shown"),
-			&cli.IntFlag{Name: "limit", Value: 100, Usage: "show `N` limiters at most; 0 for all"},
+			sortFlag("; or found"),
+			&cli.IntFlag{Name: "limit", Value: 100, Usage: "show `N` limiters at most; 0 for all. On a terminal the default is what fits"},
 			&cli.BoolFlag{Name: "waiting", Usage: "only limiters where a caller that asks for one permit does not get it at the moment"},
 			&cli.BoolFlag{Name: "remains", Usage: "also permits whose limiter is gone"},
 			&cli.Int64Flag{Name: "max-keys", Usage: "give up after looking at `N` keys; 0 for never"},
@@ -44,11 +47,16 @@ func lsCommand() *cli.Command {
 			if c.Int("limit") < 0 || c.Int64("max-keys") < 0 {
 				return command.UsageError{Err: errors.New("--limit and --max-keys are not below 0")}
 			}
-			by, err := orderOf(c)
-			if err != nil {
-				return err
+			l := &lister{out: c.Root().Writer, asJSON: c.Bool("json"), limit: c.Int("limit"), waiting: c.Bool("waiting"), where: rdb.where}
+			if c.String("sort") != "found" {
+				var err error
+				if l.by, err = orderOf(c); err != nil {
+					return err
+				}
 			}
-			l := &lister{out: c.Root().Writer, asJSON: c.Bool("json"), limit: c.Int("limit"), waiting: c.Bool("waiting"), by: by, where: rdb.where}
+			if high := terminalHeight(l.out); high > 0 && !c.IsSet("limit") && !l.asJSON {
+				l.limit = max(5, high-5)
+			}
 			return l.run(ctx, survey.New(rdb.UniversalClient), survey.Query{Match: c.String("match"), Remains: c.Bool("remains"), MaxKeys: c.Int64("max-keys")})
 		})
 }
@@ -59,7 +67,7 @@ type lister struct {
 	asJSON  bool
 	limit   int
 	waiting bool
-	by      order // nil for the order of Redis
+	by      view.Order // nil for the order in which they are found
 	where   string
 }
 
@@ -67,19 +75,16 @@ type lister struct {
 const pageRows = 200
 
 func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) error {
-	var looked int64
-	q.Looked = &looked
 	var sum summing
-	var list []*survey.Limiter
+	var list []view.Row
 	n, more, errs := 0, false, []error(nil)
 	t := newLimiterTable()
-	show := func(lim *survey.Limiter) error {
+	show := func(r *view.Row) error {
 		n++
-		sum.add(lim)
 		if l.asJSON {
-			return term.EncodeJSON(l.out, jsonOf(lim))
+			return term.EncodeJSON(l.out, r.Summary())
 		}
-		addLimiter(t, lim)
+		addLimiter(t, r)
 		if len(t.rows) == pageRows {
 			if err := t.write(l.out, terminalWidth(l.out)); err != nil {
 				return err
@@ -93,30 +98,30 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 			if ctx.Err() != nil {
 				return command.ErrInterrupted
 			}
-			errs = append(errs, advise(err))
+			errs = append(errs, err)
 			continue
 		}
-		if l.waiting && !lim.Limited() {
+		r := view.RowOf(lim)
+		if l.waiting && !r.Is(view.Limited|view.Queue) {
 			continue
 		}
-		if l.by != nil {
-			list = append(list, lim)
-			continue
-		}
-		if more = l.limit > 0 && n == l.limit; more {
+		if more = l.by == nil && l.limit > 0 && n == l.limit; more {
 			break
 		}
-		if err := show(lim); err != nil {
+		sum.add(&r)
+		if l.by != nil {
+			list = append(list, r)
+		} else if err := show(&r); err != nil {
 			return err
 		}
 	}
 	if l.by != nil {
-		slices.SortStableFunc(list, l.by)
+		view.Sort(list, l.by)
 		if more = l.limit > 0 && len(list) > l.limit; more {
 			list = list[:l.limit]
 		}
-		for _, lim := range list {
-			if err := show(lim); err != nil {
+		for i := range list {
+			if err := show(&list[i]); err != nil {
 				return err
 			}
 		}
@@ -137,76 +142,50 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 		}
 	}
 	if len(errs) > 0 {
-		return fmt.Errorf("the list is not complete: %w", errors.Join(errs...))
+		return incomplete{fmt.Errorf("the list is not complete: %w", errors.Join(errs...))}
 	}
 	return nil
 }
 
-// An order compares two limiters.
-type order func(a, b *survey.Limiter) int
-
-// orders are what --sort takes. Numbers begin with the largest.
-var orders = map[string]order{
-	"name":    func(a, b *survey.Limiter) int { return strings.Compare(a.Name, b.Name) },
-	"rate":    func(a, b *survey.Limiter) int { return cmp.Compare(perSecond(b), perSecond(a)) },
-	"used":    func(a, b *survey.Limiter) int { return cmp.Compare(share(b), share(a)) },
-	"wait":    mostLimited,
-	"ttl":     func(a, b *survey.Limiter) int { return cmp.Compare(b.TTL, a.TTL) },
-	"members": func(a, b *survey.Limiter) int { return cmp.Compare(b.Members, a.Members) },
+func sortFlag(more string) *cli.StringFlag {
+	return &cli.StringFlag{Name: "sort", Value: "harm", Usage: "sort by `COLUMN`: " + strings.Join(slices.Sorted(maps.Keys(view.Orders)), ", ") + more}
 }
 
-func sortFlag(none string) *cli.StringFlag {
-	return &cli.StringFlag{Name: "sort", Usage: "sort by `COLUMN`: " + strings.Join(slices.Sorted(maps.Keys(orders)), ", ") + "; default: " + none}
-}
-
-// orderOf returns the order of the flag, or nil if it is not given.
-func orderOf(c *cli.Command) (order, error) {
-	name := c.String("sort")
-	by, ok := orders[name]
-	switch {
-	case name == "":
-		return nil, nil
-	case !ok:
-		return nil, command.UsageError{Err: fmt.Errorf("--sort %q is none of %s", name, strings.Join(slices.Sorted(maps.Keys(orders)), ", "))}
+// orderOf returns the order of the flag.
+func orderOf(c *cli.Command) (view.Order, error) {
+	by, ok := view.Orders[c.String("sort")]
+	if !ok {
+		return nil, command.UsageError{Err: fmt.Errorf("--sort %q is none of %s", c.String("sort"), strings.Join(slices.Sorted(maps.Keys(view.Orders)), ", "))}
 	}
-	return func(a, b *survey.Limiter) int { return cmp.Or(by(a, b), strings.Compare(a.Name, b.Name)) }, nil
-}
-
-// share returns how much of its rate a limiter has in use, from 0 to 1; 0 if that is not known.
-func share(l *survey.Limiter) float64 {
-	if n := l.Used(); n > 0 {
-		return float64(n) / float64(l.Rate.Permits)
-	}
-	return 0
-}
-
-func perSecond(l *survey.Limiter) float64 {
-	if l.Rate.Interval <= 0 {
-		return 0
-	}
-	return float64(l.Rate.Permits) / l.Rate.Interval.Seconds()
+	return by, nil
 }
 
 // A summing counts limiters for the line that sums them up.
-type summing struct{ all, limited, stuck, cooling, malformed, remains int }
+type summing struct {
+	all, limited, stuck, cooling, malformed, quotas, remains int
+	waiting                                                  int64
+}
 
-func (s *summing) add(l *survey.Limiter) {
+func (s *summing) add(r *view.Row) {
 	switch {
-	case l.Kind == survey.Remains:
+	case r.Kind == survey.Remains:
 		s.remains++
 		return
-	case l.Kind != survey.Live:
+	case r.Kind != survey.Live:
 		return
 	}
 	s.all++
+	s.waiting += r.Waiting
 	switch {
-	case l.Problem != nil || l.Broken != nil:
+	case r.Is(view.Malformed):
 		s.malformed++
-	case l.Stuck():
+	case r.Is(view.Stuck):
 		s.stuck++
-	case !l.CoolDown().IsZero():
+	case r.Is(view.Cooling):
 		s.cooling++
-	case l.Wait() > 0:
+	case r.Is(view.Limited) && r.Is(view.Quota):
+		s.quotas++
+	case r.Is(view.Limited):
 		s.limited++
 	}
 }
@@ -222,9 +201,10 @@ func (s *summing) line(where string) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{s.limited, "limited now"}, {s.cooling, "in a cool-down"}, {s.stuck, "stuck"}, {s.malformed, "malformed"}} {
+	}{{int(s.waiting), survey.Counted(s.waiting, "caller") + " waiting"}, {s.limited, fmt.Sprint(s.limited, " limited now")}, {s.quotas, survey.Counted(s.quotas, "quota") + " used up"},
+		{s.cooling, fmt.Sprint(s.cooling, " in a cool-down")}, {s.stuck, fmt.Sprint(s.stuck, " stuck")}, {s.malformed, fmt.Sprint(s.malformed, " malformed")}} {
 		if c.n > 0 {
-			text += fmt.Sprintf("%s%d %s", separator, c.n, c.what)
+			text += separator + c.what
 			separator = ", "
 		}
 	}
@@ -232,44 +212,37 @@ func (s *summing) line(where string) string {
 }
 
 func newLimiterTable() *table {
-	return &table{columns: []column{{head: "NAME"}, {head: "TYPE", drop: 4}, {head: "RATE", right: true}, {head: "USED", right: true},
-		{head: "WAIT", right: true}, {head: "COOL-DOWN", right: true, drop: 1}, {head: "TTL", right: true, drop: 3},
-		{head: "MEMBERS", right: true, drop: 5}, {head: "NODE", drop: 6}}}
+	return &table{columns: []column{{head: "NAME"}, {head: "TYPE", drop: 6}, {head: "RATE", right: true}, {head: "GRANTED/S", right: true, drop: 2}, {head: "USED", right: true},
+		{head: "WAITING", right: true, drop: 1}, {head: "WAIT", right: true}, {head: "COOL-DOWN", right: true, drop: 4}, {head: "TTL", right: true, drop: 5},
+		{head: "MEMBERS", right: true, drop: 7}, {head: "BY", drop: 3}, {head: "NODE", drop: 8}}}
 }
 
-func addLimiter(t *table, l *survey.Limiter) {
-	typ, rate, wait, cool, ttl := "OVERALL", "", "-", "", "-"
+func addLimiter(t *table, r *view.Row) {
+	typ, rate, granted, waiting, cool, members := r.Rate.Type.String(), survey.RateText(r.Rate), "-", "-", "", fmt.Sprint(r.Members)
 	switch {
-	case l.Kind == survey.Remains:
-		typ, rate = "remains", "-"
-	case l.Problem != nil:
+	case r.Kind != survey.Live:
+		typ, rate = r.Kind.String(), "-"
+	case r.Rate.Permits == 0:
 		typ, rate = "malformed", "-"
-	default:
-		rate = survey.RateText(l.Rate)
-		if l.Kind == survey.Told {
-			typ, rate = "told", "-"
-		} else if l.Rate.Type == permit.PerClient {
-			typ = "PER_CLIENT"
-		}
 	}
-	if w := l.Wait(); w != survey.Unknown {
-		wait = brief(w)
-	}
+	wait := brief(r.Queued)
 	switch {
-	case l.Stuck():
+	case r.Is(view.Stuck):
 		wait = "stuck"
-	case l.Broken != nil:
+	case r.Is(view.Malformed) && r.Rate.Permits > 0:
 		wait = "fails"
 	}
-	if at := l.CoolDown(); !at.IsZero() {
-		cool = brief(at.Sub(l.Time))
+	if r.Used != survey.Unknown {
+		granted = fmt.Sprintf("%.3g", r.Granted())
 	}
-	if l.TTL >= 0 {
-		ttl = brief(l.TTL)
+	if r.Waiting > 0 {
+		waiting = fmt.Sprint(r.Waiting)
 	}
-	members := fmt.Sprint(l.Members)
-	if l.Members == 0 && (l.Problem != nil || l.Broken != nil || l.Rate.Type == permit.PerClient) {
+	if r.CoolDown > 0 {
+		cool = brief(time.Duration(r.CoolDown-r.At) * time.Millisecond)
+	}
+	if r.Members == 0 && (r.Is(view.Malformed) || r.Rate.Type == permit.PerClient) {
 		members = "-"
 	}
-	t.add(visible(l.Name), typ, rate, orDash(l.Used()), wait, cool, ttl, members, visible(l.Node))
+	t.add(visible(r.Name), typ, rate, granted, orDash(r.Used), waiting, wait, cool, brief(r.TTL), members, r.By.String(), visible(r.Node))
 }

@@ -25,14 +25,14 @@ func TestLsSorted(t *testing.T) {
 		}
 		return order
 	}
-	for column, want := range map[string]string{"name": "abc", "rate": "bca", "used": "acb", "wait": "acb", "ttl": "acb", "members": "abc"} {
+	for column, want := range map[string]string{"name": "abc", "rate": "bca", "used": "acb", "wait": "abc", "ttl": "acb", "members": "abc"} {
 		require.Equal(t, want, names("ls", "--sort", column), column)
 		require.Equal(t, want, names("top", "--sort", column, "--count", "1"), column)
 		require.Equal(t, want[:2], names("ls", "--sort", column, "--limit", "2"), column)
 	}
 	require.Equal(t, "acb", names("top", "--count", "1"))
 	out := l.ok("ls", "--sort", "name", "--limit", "2", "--match", l.base+"*")
-	require.Regexp(t, `(?m)^2 limiters in 127\.0\.0\.1:\d+, database 0: 1 limited now$`, out)
+	require.Regexp(t, `(?m)^3 limiters in 127\.0\.0\.1:\d+, database 0: 1 quota used up$`, out)
 	require.Contains(t, out, "There are more: --limit 0 lists all")
 }
 

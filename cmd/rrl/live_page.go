@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,20 +20,22 @@ import (
 )
 
 func pageCommand() *cli.Command {
-	return liveCommand("page", "serve a web page with the limiters of a Redis", " ",
+	cmd := liveCommand("page", "serve a web page with the limiters of a Redis", " ",
 		"Shows what ls, inspect, watch and doctor show, in a browser: a list to filter, sort and page, the window of a\n"+
 			"limiter as a timeline that moves, and what is wrong. Reads Redis only while somebody looks, and writes\n"+
 			"nothing without --write.\n\n"+
 			"By default only this machine can open it. On any other address everybody needs a token, which comes\n"+
 			"from --token-file or the environment variable RRL_PAGE_TOKEN: the browser asks for it as a password, and any\n"+
 			"user name does. Put a proxy that speaks TLS in front of it.\n\n"+
-			"Exit codes: 0 after Ctrl-C, 1 it cannot listen or Redis does not reply at the start, 2 wrong usage.",
+			"Exit codes: 0 after Ctrl-C, 1 it cannot listen, 2 wrong usage, 4 Redis cannot be reached at the start.",
 		[]cli.Flag{
 			&cli.StringFlag{Name: "listen", Value: "127.0.0.1:7380", Usage: "`HOST:PORT`; port 0 for any that is free"},
 			&cli.StringFlag{Name: "token-file", Usage: "`FILE` whose first line is the token, of at least 16 bytes"},
 			&cli.BoolFlag{Name: "write", Usage: "let those who type the token change limiters"},
 			&cli.StringFlag{Name: "title", Usage: "`TEXT` that names the Redis on the page; default: its address"},
 		}, runPage)
+	cmd.Flags = slices.DeleteFunc(cmd.Flags, func(f cli.Flag) bool { return f.Names()[0] == "json" })
+	return cmd
 }
 
 func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {

@@ -6,9 +6,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"strconv"
+	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
@@ -19,20 +18,25 @@ import (
 
 func peekCommand() *cli.Command {
 	return liveCommand("peek", "predict the result of asking for N permits", "NAME N",
-		"Follows the limiter's state at one instant, and takes nothing. Writes nothing, and needs no script.\n\n"+
-			"Exit codes: 0 they would be granted at once, 1 the caller would wait or the limiter cannot be read,\n"+
-			"2 wrong usage.",
+		"Follows the limiter's state at one instant, and takes nothing. It is what a caller gets before whom nobody\n"+
+			"waits; how many wait is said. Writes nothing, and needs no script.\n\n"+
+			"Exit codes: 0 they would be granted at once, 1 the caller would wait, or more are asked for than the rate has,\n"+
+			exitCodes,
 		[]cli.Flag{&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if c.NArg() != 2 || c.Args().First() == "" {
 				return command.UsageError{Err: fmt.Errorf("peek takes the name of a limiter and a number of permits")}
+			}
+			name, err := firstName(c)
+			if err != nil {
+				return err
 			}
 			n, err := strconv.ParseInt(c.Args().Get(1), 10, 64)
 			if err != nil {
 				return command.UsageError{Err: fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
 			}
 			s := survey.New(rdb.UniversalClient)
-			st, err := s.Read(ctx, c.Args().First(), c.String("client"))
+			st, err := s.Read(ctx, name, c.String("client"))
 			if err != nil {
 				return err
 			}
@@ -51,28 +55,23 @@ func peekCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			out := c.Root().Writer
-			if c.Bool("json") {
-				o := struct {
-					Permits   int64  `json:"permits"`
-					Granted   bool   `json:"granted"`
-					Available int64  `json:"available"`
-					WaitMS    *int64 `json:"wait_ms,omitempty"` // absent if it is not known
-					WaitsFor  string `json:"waits_for,omitempty"`
-				}{n, pk.Granted(), pk.Available, nil, pk.Why}
-				if ms := roundUp(pk.Wait); pk.Known {
+			out, waiting, wait := c.Root().Writer, st.Waiting().Callers, ""
+			if waiting > 0 {
+				wait = fmt.Sprintf("; %d wait already", waiting)
+			}
+			switch asked := survey.Counted(n, "permit"); {
+			case c.Bool("json"):
+				o := prediction{n, pk.Granted(), pk.Available, nil, pk.Why, waiting}
+				if ms := (pk.Wait + time.Millisecond - 1).Milliseconds(); pk.Known {
 					o.WaitMS = &ms
 				}
 				err = term.EncodeJSON(out, o)
-			} else {
-				switch {
-				case !pk.Known:
-					_, err = fmt.Fprintf(out, "%s: not known, because the set is too large to follow\n", survey.Counted(n, "permit"))
-				case pk.Wait == 0:
-					_, err = fmt.Fprintf(out, "%s: granted at once, %d available\n", survey.Counted(n, "permit"), pk.Available)
-				default:
-					_, err = fmt.Fprintf(out, "%s: wait %s, because of %s; %d available\n", survey.Counted(n, "permit"), brief(pk.Wait), pk.Why, pk.Available)
-				}
+			case !pk.Known:
+				_, err = fmt.Fprintf(out, "%s: not known, because the set is too large to follow%s\n", asked, wait)
+			case pk.Wait == 0:
+				_, err = fmt.Fprintf(out, "%s: granted at once, %d available%s\n", asked, pk.Available, wait)
+			default:
+				_, err = fmt.Fprintf(out, "%s: wait %s, because of %s; %d available%s\n", asked, brief(pk.Wait), pk.Why, pk.Available, wait)
 			}
 			if err == nil && !pk.Granted() {
 				err = command.ExitError{Code: command.ExitFailed}
@@ -81,4 +80,12 @@ func peekCommand() *cli.Command {
 		})
 }
 
-func mapsKeys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+// A prediction is what peek writes in JSON.
+type prediction struct {
+	Asked     int64  `json:"asked"` // permits
+	Granted   bool   `json:"granted"`
+	Available int64  `json:"available"`
+	WaitMS    *int64 `json:"wait_ms,omitempty"` // absent if it is not known
+	WaitsFor  string `json:"waits_for,omitempty"`
+	Waiting   int64  `json:"waiting"` // callers of Go that wait already
+}

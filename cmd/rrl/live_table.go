@@ -148,11 +148,24 @@ func (t *table) write(out io.Writer, width int) error {
 
 // terminalWidth returns how many cells a line of out has, or 0 if out is no terminal or does not tell.
 func terminalWidth(out io.Writer) int {
-	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
-		return n
-	}
+	columns, _ := terminalSize(out)
+	return columns
+}
+
+// terminalHeight returns how many lines out has, or 0 if it is no terminal or does not tell.
+func terminalHeight(out io.Writer) int {
+	_, rows := terminalSize(out)
+	return rows
+}
+
+func terminalSize(out io.Writer) (columns, rows int) {
 	if f, ok := out.(*os.File); ok && term.Is(out) {
-		return windowWidth(f)
+		columns, rows = windowSize(f)
 	}
-	return 0
+	for name, to := range map[string]*int{"COLUMNS": &columns, "LINES": &rows} {
+		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
+			*to = n
+		}
+	}
+	return columns, rows
 }

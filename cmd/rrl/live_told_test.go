@@ -77,7 +77,7 @@ func TestEveryLookTellsTheSame(t *testing.T) {
 	for _, o := range values[[]jsonLimiter](t, l.ok("top", "--match", l.base+"*", "--count", "1", "--json"))[0] {
 		order = append(order, strings.TrimPrefix(o.Name, l.base))
 	}
-	require.Equal(t, []string{"broken", "clients", "surplus", "cooling", "gap"}, order[:5], fmt.Sprint(order))
+	require.Equal(t, []string{"broken", "clients", "cooling", "surplus", "gap"}, order[:5], fmt.Sprint(order))
 }
 
 // TestPeekOfALargeSet follows more members than one look reads.

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,14 +14,16 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/urfave/cli/v3"
 )
 
 func watchCommand() *cli.Command {
 	return liveCommand("watch", "show one limiter again and again", "NAME",
-		"Reads the limiter every second and writes a line each time: what is left, how long one permit takes, and\n"+
-			"how many permits were granted since the line before. Writes nothing to Redis, and needs no script.\n\n"+
-			"Exit codes: 0 after --count lines or Ctrl-C, 1 the limiter cannot be read, 2 wrong usage.",
+		"Reads the limiter every second and writes a line each time: what is left, how many permits were granted since\n"+
+			"the line before, and what a new caller meets. While Redis does not reply, the lines say so. Writes nothing to\n"+
+			"Redis, and needs no script.\n\n"+
+			"Exit codes: 0 after --count lines or Ctrl-C, 1 the limiter cannot be read, "+exitCodes,
 		append(everyFlags(), &cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}),
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			name, err := onlyName(c)
@@ -41,13 +42,16 @@ func watchCommand() *cli.Command {
 						return err
 					}
 				}
-				line := lineOf(st, last)
+				r := view.RowOf(st.Limiter())
+				line := watchLine{Summary: r.Summary()}
+				if n, ok := grantedSince(st, last); ok {
+					line.Granted = &n
+				}
 				last = st
 				if c.Bool("json") {
 					return term.EncodeJSON(out, line)
 				}
-				_, err = fmt.Fprintln(out, line)
-				return err
+				return line.write(out, &r)
 			})
 		})
 }
@@ -60,17 +64,28 @@ func everyFlags() []cli.Flag {
 }
 
 // repeatedly calls look until it fails, ctx is done or it has been called as often as the flag says. An interrupt is how
-// somebody ends it, and no error.
+// somebody ends it, and no error. Once a look has succeeded, a Redis that does not reply is no error either: it is said, and looked
+// for again.
 func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 	if c.Duration("every") < 100*time.Millisecond || c.Int("count") < 0 {
 		return command.UsageError{Err: errors.New("--every is at least 100ms, and --count not below 0")}
 	}
+	seen := false
 	for n := 1; ; n++ {
-		if err := look(); err != nil {
-			if ctx.Err() != nil {
-				return command.ExitError{Code: command.ExitOK}
-			}
+		err := look()
+		switch {
+		case err == nil:
+			seen = true
+		case ctx.Err() != nil:
+			return command.ExitError{Code: command.ExitOK}
+		case !seen || !isDown(err):
 			return err
+		case c.Bool("json"):
+			if err := term.EncodeJSON(c.Root().Writer, jsonError{oneLine(advise(err)), command.ExitDown}); err != nil {
+				return err
+			}
+		default:
+			fmt.Fprintf(c.Root().Writer, "%s  Redis does not reply, and is asked again: %s\n", time.Now().UTC().Format("15:04:05.000"), oneLine(err))
 		}
 		if n == c.Int("count") {
 			return nil
@@ -81,34 +96,10 @@ func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 	}
 }
 
-// A watchLine is what watch writes of one look.
+// A watchLine is what watch writes of one look, in JSON.
 type watchLine struct {
-	TimeMS    int64  `json:"time_ms"`
-	Rate      string `json:"rate,omitempty"`
-	Available *int64 `json:"available,omitempty"`
-	WaitMS    *int64 `json:"wait_ms,omitempty"`
-	WaitsFor  string `json:"waits_for,omitempty"`
-	Members   int64  `json:"members"`
-	Granted   *int64 `json:"granted,omitempty"` // permits since the look before; absent if that is not known
-	Problem   string `json:"problem,omitempty"`
-}
-
-// lineOf compares a look with the one before, which may be nil.
-func lineOf(st, last *survey.State) watchLine {
-	o := watchLine{TimeMS: st.Time.UnixMilli(), Members: st.Count}
-	if st.Problem != nil {
-		o.Problem = oneLine(st.Problem)
-		return o
-	}
-	o.Rate = st.Rate.String()
-	if pk, err := st.Peek(1); err == nil && pk.Known {
-		ms := roundUp(pk.Wait)
-		o.Available, o.WaitMS, o.WaitsFor = &pk.Available, &ms, pk.Why
-	}
-	if n, ok := grantedSince(st, last); ok {
-		o.Granted = &n
-	}
-	return o
+	view.Summary
+	Granted *int64 `json:"granted,omitempty"` // permits since the look before; absent if that is not known
 }
 
 // grantedSince adds up the grants of st that last does not have. It reports false if they may be among the members
@@ -137,36 +128,41 @@ func grantedSince(st, last *survey.State) (n int64, ok bool) {
 	return n, seen
 }
 
-// String returns the line for people.
-func (o watchLine) String() string {
-	at := time.UnixMilli(o.TimeMS).UTC().Format("15:04:05.000")
-	if o.Problem != "" {
-		return fmt.Sprintf("%s  %s", at, visible(o.Problem))
+// write writes the line for people.
+func (o *watchLine) write(out io.Writer, r *view.Row) error {
+	at := time.UnixMilli(r.At).UTC().Format("15:04:05.000")
+	if r.Problem != "" {
+		_, err := fmt.Fprintf(out, "%s  %s\n", at, visible(r.Problem))
+		return err
 	}
-	left, wait, granted := "-", "", ""
-	if o.Available != nil {
-		left = fmt.Sprint(*o.Available)
-	}
-	if o.WaitMS != nil && *o.WaitMS > 0 {
-		wait = fmt.Sprintf("  one permit takes %s, because of %s", brief(time.Duration(*o.WaitMS)*time.Millisecond), o.WaitsFor)
+	meets, granted := "", ""
+	if r.Wait != 0 || r.Waiting > 0 || r.Is(view.Stuck) {
+		meets = "  " + r.Headline().String()
 	}
 	if o.Granted != nil {
 		granted = fmt.Sprintf("  +%d granted", *o.Granted)
 	}
-	return fmt.Sprintf("%s  %s  %s left%s  %s%s", at, o.Rate, left, granted, survey.Counted(o.Members, "member"), wait)
+	_, err := fmt.Fprintf(out, "%s  %s  %s left%s  %s%s\n", at, r.Rate, orDash(r.Available), granted, survey.Counted(r.Members, "member"), meets)
+	return err
 }
 
+const (
+	sweepEvery = time.Minute
+	mostSwept  = 200_000 // limiters
+)
+
 func topCommand() *cli.Command {
-	return liveCommand("top", "show the limiters that are most limited, again and again", " ",
-		"Finds up to --limit limiters, looks for new ones once a minute, and shows those where a caller waits\n"+
-			"longest first, then those of which most is in use. Writes nothing to Redis, and needs no script.\n\n"+
+	return liveCommand("top", "show the limiters that hurt most, again and again", " ",
+		fmt.Sprintf("Looks at all limiters, %d at most, once a minute, and each time at the --limit of them that hurt most: those\n", mostSwept)+
+			"where calls fail, where most callers wait, in a cool-down, limited, and used-up quotas last. The first line says of\n"+
+			"how many. While Redis does not reply, it says so. Writes nothing to Redis, and needs no script.\n\n"+
 			"With --json each look is an array. Exit codes: 0 after --count looks or Ctrl-C, 1 Redis cannot be\n"+
-			"read, 2 wrong usage.",
+			"read, "+exitCodes,
 		append(everyFlags(),
 			&cli.StringFlag{Name: "match", Usage: "only names that match `PATTERN`"},
-			sortFlag("wait, the most limited first"),
-			&cli.IntFlag{Name: "limit", Value: 1000, Usage: "watch `N` limiters at most"},
-			&cli.IntFlag{Name: "rows", Value: 20, Usage: "show `N` of them"},
+			sortFlag(""),
+			&cli.IntFlag{Name: "limit", Value: 1000, Usage: "look at `N` limiters each time; at all of them once a minute"},
+			&cli.IntFlag{Name: "rows", Value: 20, Usage: "show `N` of them, and no more than the terminal has room for"},
 		),
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if err := command.NoArguments(c); err != nil {
@@ -179,76 +175,126 @@ func topCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
-			if by == nil {
-				by = mostLimited
-			}
-			s, out := survey.New(rdb.UniversalClient), c.Root().Writer
-			var list []*survey.Limiter
-			var looked time.Time
-			return repeatedly(ctx, c, func() (err error) {
-				if time.Since(looked) > time.Minute {
-					list, err = findSome(ctx, s, c.String("match"), c.Int("limit"))
-					looked = time.Now()
-				} else {
-					list, err = s.Again(ctx, list)
-				}
+			t := &top{Survey: survey.New(rdb.UniversalClient), by: by, match: c.String("match"), most: c.Int("limit"), rows: c.Int("rows"), out: c.Root().Writer}
+			return repeatedly(ctx, c, func() error {
+				rows, err := t.look(ctx)
 				if err != nil {
 					return err
 				}
-				return showTop(out, slices.Clone(list), by, c.Int("rows"), c.Bool("json"))
+				return t.show(rows, c.Bool("json"))
 			})
 		})
 }
 
-// findSome returns the first limiters that it finds.
-func findSome(ctx context.Context, s *survey.Survey, match string, most int) (list []*survey.Limiter, err error) {
-	for l, err := range s.Find(ctx, survey.Query{Match: match}) {
+// A top finds the limiters that come first in an order.
+type top struct {
+	*survey.Survey
+	by    view.Order
+	match string
+	most  int
+	rows  int
+	out   io.Writer
+
+	all   int // limiters that the last sweep has found
+	more  bool
+	first []view.Row // those that are read again
+	swept time.Time
+	next  chan sweep // of the sweep that is being made, or nil
+}
+
+type sweep struct {
+	rows []view.Row
+	more bool
+	err  error
+}
+
+// look returns the first limiters, read a moment ago. The first time it waits until all were looked at; later that is done beside.
+func (t *top) look(ctx context.Context) ([]view.Row, error) {
+	if t.next == nil && time.Since(t.swept) > sweepEvery {
+		t.next = make(chan sweep, 1)
+		go func(next chan sweep) { next <- t.sweep(ctx) }(t.next)
+	}
+	var done sweep
+	select {
+	case done = <-t.next:
+	default:
+		if t.first == nil {
+			done = <-t.next
+			break
+		}
+		list := make([]*survey.Limiter, len(t.first))
+		for i := range t.first {
+			list[i] = &survey.Limiter{Name: t.first[i].Name, Node: t.first[i].Node}
+		}
+		found, err := t.Again(ctx, list)
 		if err != nil {
 			return nil, err
 		}
-		if l.Kind == survey.Live {
-			list = append(list, l)
+		rows := make([]view.Row, len(found))
+		for i, l := range found {
+			rows[i] = view.RowOf(l)
 		}
-		if len(list) == most {
-			break
-		}
+		view.Sort(rows, t.by)
+		return rows, nil
 	}
-	return list, nil
+	if t.next = nil; done.err != nil {
+		return nil, done.err
+	}
+	view.Sort(done.rows, t.by)
+	t.all, t.more, t.swept = len(done.rows), done.more, time.Now()
+	t.first = slices.Clone(done.rows[:min(t.most, t.all)])
+	return t.first, nil
 }
 
-// mostLimited orders limiters: those where calls fail, those where a caller waits longest, those of which most is used.
-func mostLimited(a, b *survey.Limiter) int {
-	fails := func(l *survey.Limiter) int {
-		if l.Limited() && l.Wait() <= 0 {
-			return 1
+func (t *top) sweep(ctx context.Context) (done sweep) {
+	done.rows = []view.Row{}
+	for l, err := range t.Find(ctx, survey.Query{Match: t.match}) {
+		switch {
+		case err != nil:
+			done.err = err
+			return done
+		case l.Kind != survey.Live:
+		case len(done.rows) == mostSwept:
+			done.more = true
+			return done
+		default:
+			done.rows = append(done.rows, view.RowOf(l))
 		}
-		return 0
 	}
-	return cmp.Or(cmp.Compare(fails(b), fails(a)), cmp.Compare(max(0, b.Wait()), max(0, a.Wait())), cmp.Compare(share(b), share(a)), cmp.Compare(a.Name, b.Name))
+	return done
 }
 
-func showTop(out io.Writer, list []*survey.Limiter, by order, rows int, asJSON bool) error {
-	slices.SortStableFunc(list, by)
-	all := len(list)
-	list = list[:min(rows, all)]
+func (t *top) show(rows []view.Row, asJSON bool) error {
+	most := t.rows
+	if high := terminalHeight(t.out); high > 0 {
+		most = max(1, min(most, high-4)) // the heads, a blank line, and the line where the cursor is
+	}
+	rows = rows[:min(most, len(rows))]
 	if asJSON {
-		o := make([]jsonLimiter, len(list))
-		for i, l := range list {
-			o[i] = jsonOf(l)
+		o := make([]view.Summary, len(rows))
+		for i := range rows {
+			o[i] = rows[i].Summary()
 		}
-		return term.EncodeJSON(out, o)
+		return term.EncodeJSON(t.out, o)
 	}
-	t := newLimiterTable()
-	for _, l := range list {
-		addLimiter(t, l)
+	table := newLimiterTable()
+	for i := range rows {
+		addLimiter(table, &rows[i])
 	}
-	if term.Is(out) {
-		fmt.Fprint(out, "\x1b[H\x1b[2J")
+	if term.Is(t.out) {
+		fmt.Fprint(t.out, "\x1b[H\x1b[2J")
 	}
-	fmt.Fprintf(out, "%s  %d of %s\n", time.Now().UTC().Format("15:04:05Z"), len(list), survey.Counted(all, "limiter"))
-	if err := t.write(out, terminalWidth(out)); err != nil {
+	of := survey.Counted(t.all, "limiter")
+	if t.more {
+		of += " (there are more)"
+	}
+	if len(t.first) < t.all {
+		of += fmt.Sprintf("; %d are read each time, all at %s", len(t.first), t.swept.UTC().Format("15:04:05Z"))
+	}
+	fmt.Fprintf(t.out, "%s  %d of %s\n", time.Now().UTC().Format("15:04:05Z"), len(rows), of)
+	if err := table.write(t.out, terminalWidth(t.out)); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintln(out)
+	_, err := fmt.Fprintln(t.out)
 	return err
 }

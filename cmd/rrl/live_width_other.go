@@ -7,4 +7,4 @@ package main
 import "os"
 
 // windowWidth returns 0: the width of the terminal is not known here, unless COLUMNS tells it.
-func windowWidth(*os.File) int { return 0 }
+func windowSize(*os.File) (columns, rows int) { return 0, 0 }

@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
@@ -90,7 +91,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 	for _, n := range notes {
 		description += n + "\n"
 	}
-	description += "\nExit codes: 0 done, or shown without --write; 1 failed, 2 wrong usage."
+	description += "\nExit codes: 0 done, or shown without --write; 1 failed, " + exitCodes
 	flags = append(slices.Clone(flags),
 		&cli.BoolFlag{Name: "write", Usage: "do it"},
 		&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"},
@@ -123,7 +124,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 			return err
 		}
 		write := c.Bool("write")
-		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name, written: write}
+		w := &beforeAfter{out: out, asJSON: c.Bool("json"), name: name, written: write, to: rdb.to}
 		if err := w.show("before", before); err != nil {
 			return err
 		}
@@ -222,16 +223,21 @@ type beforeAfter struct {
 	asJSON  bool
 	name    string
 	written bool
+	to      doctor.Target
+}
+
+// A changed is a limiter before or after a change, in JSON.
+type changed struct {
+	Command string `json:"command"`
+	When    string `json:"when"`    // before, after
+	Written bool   `json:"written"` // false without --write: after is how it would be
+	view.Detail
 }
 
 func (w *beforeAfter) show(when string, st *survey.State) error {
+	v := view.Of(st)
 	if w.asJSON {
-		return term.EncodeJSON(w.out, struct {
-			Command string `json:"command"`
-			When    string `json:"when"`
-			Written bool   `json:"written"` // false without --write: after is how it would be
-			jsonState
-		}{w.name, when, w.written, (&inspection{State: st}).json(false, 0)})
+		return term.EncodeJSON(w.out, changed{w.name, when, w.written, v.Detail(w.to, 0)})
 	}
 	text := "no limiter"
 	switch {
@@ -240,7 +246,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	case st.Problem == nil:
 		text = fmt.Sprintf("%s %s, expires: %s", st.Rate.Type, survey.RateText(st.Rate), expires(st.TTLs[0]))
 		if st.Rate.Type == permit.Overall || st.ClientID != "" {
-			text += "; available " + stands(st)
+			text += "; available " + left(&v.Row) + v.Headline().String()
 		}
 		if at := st.CoolDown(); !at.IsZero() {
 			text += "; cool-down for " + brief(at.Sub(st.Time))

@@ -92,7 +92,7 @@ func TestSetRateOfATypo(t *testing.T) {
 	l.limiter(l.base+"orders", tenAMinute)
 	set := []string{"set-rate", l.base + "ordres", "--permits", "5", "--interval", "1m"}
 	for _, flag := range []string{"--json", "--write"} {
-		require.Contains(t, l.ends(command.ExitFailed, `there is no limiter "`+l.base+`ordres" in `, append(set, flag)...),
+		require.Contains(t, l.ends(command.ExitAbsent, `there is no limiter "`+l.base+`ordres" in `, append(set, flag)...),
 			"--create makes it; did you mean "+l.base+"orders?\n")
 	}
 	require.Len(t, l.keys(), 3)

@@ -5,8 +5,8 @@
 //	go run ./cmd/rrl ls                                           in a clone
 //	go run github.com/goredisson/ratelimiter/cmd/rrl@latest ls    of a release
 //
-// The exit code is 0 on success, 1 on failure, 2 on wrong usage and 130 after an interrupt. For rrl doctor and rrl
-// diff, 1 means findings, and 2 also that they could not look. Results go to the standard output; each error is one line on
+// The exit code is 0 on success, 1 on failure, 2 on wrong usage, 3 if there is no such limiter, 4 if Redis cannot be reached and 130
+// after an interrupt. For rrl doctor and rrl diff, 1 means findings, and 2 also that they could not look at all. Results go to the standard output; each error is one line on
 // the standard error.
 package main
 
@@ -34,7 +34,8 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Description: "rrl ls, top, inspect, watch, peek, doctor, diff, export and page look at the limiters of a live Redis, and write nothing. heal,\n" +
 			"set-rate, release, cool-down, lift and delete change one, with --write. All of them need --redis URL\n" +
 			"or REDIS_URL.\n\n" +
-			"Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted. Those of doctor, diff and peek differ: see their --help.",
+			"Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted.\n" +
+			"For doctor and diff 1 means findings, for peek that a caller would wait: see their --help.",
 		Version:   version.String(),
 		Writer:    stdout,
 		ErrWriter: stderr,

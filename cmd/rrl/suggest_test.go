@@ -25,7 +25,7 @@ func TestDidYouMean(t *testing.T) {
 		require.NotZero(t, code, args)
 		redistest.Measured(t, strings.Contains(errs, "; did you mean '"+l.base+"orders: create'?\n"), "%v: %s", args, errs) // what is found in time
 	}
-	require.NotContains(t, l.ends(command.ExitFailed, "", "inspect", "something else"), "did you mean")
+	require.NotContains(t, l.ends(command.ExitAbsent, "", "inspect", "something else"), "did you mean")
 }
 
 // TestCompletion asks real shells, which run this test's program as rrl, what they would complete.

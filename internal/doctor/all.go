@@ -3,9 +3,11 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
 )
@@ -45,6 +47,34 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 	if q.Nodes, err = d.nodes(ctx, r); err != nil {
 		return nil, err
 	}
+	// Limiters are looked at several at a time, and what is found is noted in the order in which they were.
+	var batch []*survey.Limiter
+	seen := 0
+	look := func() error {
+		examined := make([]examined, len(batch))
+		d.parallel(len(batch), func(i int) { examined[i] = d.one(ctx, batch[i].Name, clients[batch[i].Name]) })
+		for i, x := range examined {
+			l := batch[i]
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			r.Findings, r.Skipped = append(r.Findings, x.findings...), append(r.Skipped, x.skipped...)
+			if x.err != nil {
+				d.miss(r, Skip{Check: "read", Limiter: l.Name, Node: l.Node}, x.err)
+			}
+			if !x.ours && x.err == nil {
+				seen--
+				continue
+			}
+			r.Limiters++
+			idle.add(l)
+			if found != nil {
+				found(r)
+			}
+		}
+		batch = batch[:0]
+		return nil
+	}
 	for l, err := range d.Survey.Find(ctx, q) {
 		if err != nil {
 			if err := skip("find", err); err != nil {
@@ -52,32 +82,27 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			}
 			continue
 		}
-		if d.away[l.Node] || r.Limiters == most && l.Unsure {
+		if l.Kind != survey.Told && !d.away[l.Node] && (len(batch) == 4*d.width() || seen == most) {
+			if err := look(); err != nil {
+				return nil, err
+			}
+		}
+		if d.away[l.Node] || seen == most && l.Unsure {
 			continue
 		}
-		if r.Limiters == most {
+		if seen == most {
 			r.skip(Skip{Check: "find"}, false, fmt.Errorf("only the first %d limiters were looked at", most))
 			break
 		}
+		seen++
 		if l.Kind == survey.Told {
 			r.Limiters++
 			continue
 		}
-		ours, err := d.one(ctx, l.Name, clients[l.Name], r)
-		if err != nil {
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			d.miss(r, Skip{Check: "read", Limiter: l.Name, Node: l.Node}, err)
-		}
-		if !ours && err == nil {
-			continue
-		}
-		r.Limiters++
-		idle.add(l)
-		if found != nil {
-			found(r)
-		}
+		batch = append(batch, l)
+	}
+	if err := look(); err != nil {
+		return nil, err
 	}
 	r.Findings = append(r.Findings, idle.findings(d.target())...)
 	return r, nil
@@ -86,50 +111,98 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 // sampleClients is how many clients of a limiter All looks at.
 const sampleClients = 8
 
-// one looks at a limiter, some of whose clients are known. It reports whether the keys are those of a limiter, and finds
-// nothing if they are not.
-func (d *Doctor) one(ctx context.Context, name string, clients []string, r *Report) (ours bool, err error) {
-	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target()}
-	skip := func(check string, err error) error {
-		if ctx.Err() == nil && survey.Unreachable(err) {
-			return err
-		}
-		r.skip(Skip{Check: check, Limiter: name}, isMinor(check), err)
-		return ctx.Err()
+// parallel calls f for the numbers below n, several at a time.
+func (d *Doctor) parallel(n int, f func(i int)) {
+	var all sync.WaitGroup
+	turns := make(chan struct{}, d.width())
+	for i := range n {
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			f(i)
+		})
 	}
-	if p.main, err = d.Survey.Read(ctx, name, ""); err != nil {
-		return false, err
+	all.Wait()
+}
+
+func (d *Doctor) width() int { return cmp.Or(d.Parallel, 16) }
+
+// An examined is what one has found.
+type examined struct {
+	ours     bool // the keys are those of a limiter
+	findings []Finding
+	skipped  []Skip
+	err      error
+}
+
+// one looks at a limiter, some of whose clients are known. It finds nothing if the keys are not those of a limiter.
+func (d *Doctor) one(ctx context.Context, name string, clients []string) (x examined) {
+	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target()}
+	r := &Report{}
+	skip := d.skipper(ctx, r, name)
+	var beside sync.WaitGroup
+	beside.Go(func() { p.twin, p.twinErr = d.twin(ctx, name) })
+	p.main, x.err = d.Survey.Read(ctx, name, "")
+	if beside.Wait(); x.err != nil {
+		return x
 	}
 	for _, id := range clients[:min(sampleClients, len(clients))] {
 		st, err := d.read(ctx, name, id, skip)
 		if err != nil {
-			return false, err
+			return examined{err: err}
 		}
 		p.clients = append(p.clients, st)
 	}
 	if p.leaveOut(); !p.ours() {
-		return false, nil
+		return x
 	}
-	if p.main, err = d.whole(ctx, p.main, skip); err != nil {
-		return true, err
+	x.ours, p.more = true, len(clients) > sampleClients
+	if p.main, x.err = d.whole(ctx, p.main, skip); x.err == nil {
+		x.err = d.rest(ctx, p, skip)
 	}
-	p.more = len(clients) > sampleClients
-	if twin := twinOf(name); twin != "" {
-		st, err := d.Survey.Read(ctx, twin, "")
-		if err != nil {
-			return true, err
-		}
-		if st.HashShows() {
-			p.twin = twin
-		}
-	}
-	if err := d.frequency(ctx, p, skip); err != nil {
-		return true, err
+	if x.skipped = r.Skipped; x.err != nil {
+		return x
 	}
 	for _, f := range append(d.drift(p), p.examine()...) {
 		if f.Severity > Info || f.Check == "cool-down" || f.Check == "hot-key" {
-			r.Findings = append(r.Findings, f)
+			x.findings = append(x.findings, f)
 		}
 	}
-	return true, nil
+	return x
+}
+
+// skipper returns a function that notes that a check of a limiter could not be made, and returns an error that ends the examination.
+func (d *Doctor) skipper(ctx context.Context, r *Report, name string) func(check string, err error) error {
+	return func(check string, err error) error {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if survey.Unreachable(err) {
+			return err
+		}
+		r.skip(Skip{Check: check, Limiter: name}, isMinor(check), err)
+		return nil
+	}
+}
+
+// twin returns the other limiter that has the same keys, or nothing.
+func (d *Doctor) twin(ctx context.Context, name string) (string, error) {
+	twin := twinOf(name)
+	if twin == "" {
+		return "", nil
+	}
+	if is, err := d.Survey.Hash(ctx, twin); err != nil || !is {
+		return "", err
+	}
+	return twin, nil
+}
+
+// rest notes why it is not known whether another limiter has the same keys, and finds out how often this one is used.
+func (d *Doctor) rest(ctx context.Context, p *patient, skip func(string, error) error) error {
+	if p.twinErr != nil {
+		if err := skip("twin", p.twinErr); err != nil {
+			return err
+		}
+	}
+	return d.frequency(ctx, p, skip)
 }

@@ -5,11 +5,13 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -45,8 +47,9 @@ func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil
 type Finding struct {
 	Check    string   `json:"check"`
 	Severity Severity `json:"severity"`
-	Limiter  string   `json:"limiter,omitempty"` // empty for a server
-	Client   string   `json:"client,omitempty"`  // whose keys of a PER_CLIENT limiter
+	Limiter  string   `json:"limiter,omitempty"`        // empty for a server
+	Base64   string   `json:"limiter_base64,omitempty"` // if its name has bytes that cannot be printed
+	Client   string   `json:"client,omitempty"`         // whose keys of a PER_CLIENT limiter
 	Node     string   `json:"node,omitempty"`
 	Found    string   `json:"found"` // what there is, with its numbers
 	Means    string   `json:"means"`
@@ -115,6 +118,8 @@ type Doctor struct {
 	MaxClients int
 	// Sample is for how long Limiter watches a limiter for clocks that are slow; 0 for not at all.
 	Sample time.Duration
+	// Parallel is how many limiters All reads at a time; 0 for 16.
+	Parallel int
 	// Drift compares a limiter, whose hash is sound, with what it should be. It returns an empty text if there is no
 	// difference. It may be nil.
 	Drift func(*survey.State) (found string, fix Cmd)
@@ -122,6 +127,7 @@ type Doctor struct {
 	To *Target
 
 	noFrequency atomic.Bool // the servers keep none
+	drifts      sync.Mutex  // one call of Drift at a time
 
 	reached bool
 	up      []survey.Node   // those that have replied
@@ -196,6 +202,7 @@ type patient struct {
 	clients []*survey.State // of each client that has keys
 	more    bool            // there are more clients than were read
 	twin    string          // the other limiter that has the same keys, or empty
+	twinErr error           // why that is not known
 	memory  int64           // of the members, in bytes; 0 if it is not known
 	uses    int64           // the LFU counter of the hash, which every call reads; 0 if it is not known
 }
@@ -213,40 +220,13 @@ func (p *patient) states() []*survey.State {
 func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target()}
 	r := &Report{Limiters: 1, Findings: []Finding{}, Skipped: []Skip{}}
-	skip := func(check string, err error) error {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if survey.Unreachable(err) {
-			return err
-		}
-		r.skip(Skip{Check: check, Limiter: name}, isMinor(check), err)
-		return nil
-	}
+	skip := d.skipper(ctx, r, name)
 	var err error
 	if p.main, err = d.first(ctx, name, skip); err != nil {
 		return nil, err
 	}
-	most := d.MaxClients
-	if most == 0 {
-		most = 100
-	}
-	for id, err := range d.Survey.Clients(ctx, name) {
-		if err != nil {
-			if err := skip("clients", err); err != nil {
-				return nil, err
-			}
-			break
-		}
-		if len(p.clients) == most {
-			p.more = true
-			break
-		}
-		st, err := d.read(ctx, name, id, skip)
-		if err != nil {
-			return nil, err
-		}
-		p.clients = append(p.clients, st)
+	if err := d.findClients(ctx, p, skip); err != nil {
+		return nil, err
 	}
 	if p.leaveOut(); errors.Is(p.main.Problem, permit.ErrNotInitialized) && !p.ours() {
 		left := "nothing that it has left behind"
@@ -255,15 +235,6 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 		}
 		return nil, fmt.Errorf("%w: there is no limiter %q, and %s", permit.ErrNotInitialized, name, left)
 	}
-	if twin := twinOf(name); twin != "" {
-		if st, err := d.Survey.Read(ctx, twin, ""); err != nil {
-			if err := skip("twin", err); err != nil {
-				return nil, err
-			}
-		} else if st.HashShows() {
-			p.twin = twin
-		}
-	}
 	if p.main.Count > manyMembers {
 		if p.memory, err = d.Survey.Memory(ctx, name, p.main.Keys[2]); err != nil {
 			if err := skip("huge-set", err); err != nil {
@@ -271,7 +242,8 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 			}
 		}
 	}
-	if err := d.frequency(ctx, p, skip); err != nil {
+	p.twin, p.twinErr = d.twin(ctx, name)
+	if err := d.rest(ctx, p, skip); err != nil {
 		return nil, err
 	}
 	if d.Sample > 0 && p.main.Count > 0 {
@@ -289,6 +261,29 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 	}
 	r.Findings = append(append(r.Findings, d.drift(p)...), p.examine()...)
 	return r, nil
+}
+
+// findClients reads the clients of a limiter, which takes a look at all keys. An OVERALL limiter that shows itself to be one has none;
+// what is left of those that it had with another type is for All.
+func (d *Doctor) findClients(ctx context.Context, p *patient, skip func(string, error) error) error {
+	if p.main.Problem == nil && p.main.Rate.Type == permit.Overall && p.main.HashShows() {
+		return nil
+	}
+	for id, err := range d.Survey.Clients(ctx, p.name) {
+		if err != nil {
+			return skip("clients", err)
+		}
+		if len(p.clients) == cmp.Or(d.MaxClients, 100) {
+			p.more = true
+			return nil
+		}
+		st, err := d.read(ctx, p.name, id, skip)
+		if err != nil {
+			return err
+		}
+		p.clients = append(p.clients, st)
+	}
+	return nil
 }
 
 // first reads the keys of a limiter that all clients share, if its server replies at all.
@@ -311,6 +306,8 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if d.Drift == nil || p.main.Problem != nil || !p.ours() {
 		return nil
 	}
+	d.drifts.Lock()
+	defer d.drifts.Unlock()
 	found, fix := d.Drift(p.main)
 	if found == "" {
 		return nil

@@ -27,7 +27,9 @@ func (d *Doctor) frequency(ctx context.Context, p *patient, skip func(string, er
 	}
 	n, ok, err := d.Survey.Frequency(ctx, p.name, p.main.Keys[0])
 	if err != nil {
-		d.noFrequency.Store(true) // once is enough
+		if d.noFrequency.Swap(true) { // once is enough
+			return nil
+		}
 		return skip("hot-key", fmt.Errorf("OBJECT FREQ: %w", err))
 	}
 	if p.uses = n; !ok {

@@ -31,7 +31,7 @@ const (
 // of returns a finding about one of the patient's states.
 func (p *patient) of(st *survey.State, check string, s Severity, fix Text, format string, args ...any) Finding {
 	f := finding(check, s, say(format, args...), fix)
-	f.Limiter, f.Client, f.Node = p.name, st.ClientID, st.Node
+	f.Limiter, f.Base64, f.Client, f.Node = p.name, survey.Base64(p.name), st.ClientID, st.Node
 	return f
 }
 
@@ -252,7 +252,7 @@ func (p *patient) layouts() (list []Finding) {
 		if slices.Contains(layouts, wire.LayoutUnknown) {
 			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], p.rrl("inspect", "--members"))
 		}
-		list = append(list, p.of(st, "layouts", Critical, fix, "%s", listed(", ", parts)))
+		list = append(list, p.of(st, "layouts", Critical, fix, "%s", Listed(", ", parts)))
 	}
 	return list
 }
@@ -471,7 +471,7 @@ func (p *patient) writers() (list []Finding) {
 		} else if st.Problem == nil {
 			parts = append(parts, word("the hash by Redisson before 3.38.0"))
 		}
-		list = append(list, p.of(st, "writers", Info, Text{}, "%s", listed("; ", parts)))
+		list = append(list, p.of(st, "writers", Info, Text{}, "%s", Listed("; ", parts)))
 	}
 	if p.more {
 		list = append(list, p.of(p.main, "clients", Info, run(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))

@@ -5,6 +5,7 @@ package doctor
 import (
 	"cmp"
 	"crypto/tls"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -157,8 +158,8 @@ func (t Target) URL() string {
 }
 
 // Command returns a command of rrl as one types it into a shell: its arguments and flags, which are quoted here. If an argument
-// begins with a dash, as the name of a limiter may, the arguments come last, after "--". Command returns NoCommand if a word
-// cannot be quoted.
+// begins with a dash, as the name of a limiter may, the arguments come last, after "--". A name, the first argument, that a shell
+// cannot carry is in base64. Command returns NoCommand if a word cannot be quoted all the same.
 func (t Target) Command(command string, args []string, flags ...string) Cmd {
 	// Without a user, rrl would take that of REDIS_USER.
 	of := append([]string{Flag("--redis", t.URL()), Flag("--user", cmp.Or(t.User, "default"))}, t.Flags...)
@@ -168,6 +169,9 @@ func (t Target) Command(command string, args []string, flags ...string) Cmd {
 		}
 	}
 	flags = slices.Concat(of, flags)
+	if len(args) > 0 && ShellQuote(args[0]) == NoCommand {
+		args, flags = append([]string{base64.StdEncoding.EncodeToString([]byte(args[0]))}, args[1:]...), append([]string{"--base64"}, flags...)
+	}
 	text := Shell(args...)
 	if text == NoCommand || slices.Contains(flags, NoCommand) {
 		return NoCommand
@@ -239,7 +243,7 @@ func (t Target) Note() Text {
 	if len(notes) == 0 {
 		return Text{}
 	}
-	return listed("; ", notes)
+	return Listed("; ", notes)
 }
 
 // ParseTarget returns the Target that a URL names, as rrl takes it with --redis.

@@ -35,7 +35,8 @@ func (t Text) In(translate func(format string, args ...any) string) string {
 	return translate(t.format, args...)
 }
 
-func say(format string, args ...any) Text {
+// Say returns a text of a format and its values, of which those that are Texts or commands are said in the other language, too.
+func Say(format string, args ...any) Text {
 	t := Text{english: fmt.Sprintf(format, args...), format: format, args: args}
 	for _, a := range args {
 		switch a := a.(type) {
@@ -48,8 +49,12 @@ func say(format string, args ...any) Text {
 	return t
 }
 
-// word returns a text without values.
-func word(text string) Text { return Text{english: text, format: text} }
+func say(format string, args ...any) Text { return Say(format, args...) }
+
+// Word returns a text without values.
+func Word(text string) Text { return Text{english: text, format: text} }
+
+func word(text string) Text { return Word(text) }
 
 // run returns commands as a text, one after the other.
 func run(commands ...Cmd) Text {
@@ -79,8 +84,8 @@ func counted[N int | int64](n N, noun string) Text {
 	return Text{english: survey.Counted(n, noun), format: "%d " + noun, args: []any{n}}
 }
 
-// listed returns texts with a separator between them.
-func listed(separator string, list []Text) Text {
+// Listed returns texts with a separator between them.
+func Listed(separator string, list []Text) Text {
 	t := list[0]
 	for _, next := range list[1:] {
 		t = say("%s%s%s", t, word(separator), next)

@@ -189,50 +189,80 @@ func statePattern(match, suffix string) string {
 	return "{" + match + "}:" + suffix
 }
 
-// scan calls found with the keys of a node that match and have that type, a step at a time.
+// A step is the outcome of one SCAN.
+type step struct {
+	keys []string
+	next uint64
+	err  error
+}
+
+// scan calls found with the keys of a node that match and have that type, a step at a time. The next step is on its way meanwhile.
 func (f *finder) scan(ctx context.Context, node Node, pattern, typ string, found func([]string) error) error {
-	byType := typ != "" // Redis before 6 cannot
-	for cursor := uint64(0); ; {
+	s := &scanner{node: node, pattern: pattern, typ: typ, byType: typ != ""}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	begin := func(cursor uint64, pause time.Duration) chan step {
+		at := make(chan step, 1)
+		go func() {
+			if pause > 0 && retry.Sleep(ctx, pause) != nil {
+				at <- step{err: ctx.Err()}
+				return
+			}
+			at <- s.step(ctx, cursor)
+		}()
+		return at
+	}
+	for at := chan step(nil); ; {
 		if f.q.MaxKeys > 0 && *f.q.Looked >= f.q.MaxKeys {
 			return fmt.Errorf("%w after %d keys", ErrBudget, *f.q.Looked)
 		}
-		args := []any{"scan", cursor, "count", scanStep}
-		if pattern != "" && pattern != "*" {
-			args = append(args, "match", pattern)
+		if at == nil {
+			at = begin(0, 0)
 		}
-		if byType {
-			args = append(args, "type", typ)
-		}
-		p := node.Client.Pipeline()
-		cmd := redis.NewScanCmd(ctx, nil, args...)
-		_ = p.Process(ctx, cmd)
-		if err := exec(ctx, p); err != nil {
-			return err
-		}
-		keys, next, err := cmd.Result()
-		if err != nil && byType && strings.Contains(strings.ToLower(err.Error()), "syntax error") {
-			byType = false
-			continue
-		}
-		if err != nil {
-			return err
+		done := <-at
+		if done.err != nil {
+			return done.err
 		}
 		*f.q.Looked += scanStep
-		if typ != "" && !byType {
-			if keys, err = ofType(ctx, node, keys, typ); err != nil {
-				return err
-			}
+		if done.next != 0 {
+			at = begin(done.next, f.q.Pause)
 		}
-		if err := found(keys); err != nil || f.done {
+		if err := found(done.keys); err != nil || f.done || done.next == 0 {
 			return err
 		}
-		if cursor = next; cursor == 0 {
-			return nil
-		}
-		if f.q.Pause > 0 && retry.Sleep(ctx, f.q.Pause) != nil {
-			return ctx.Err()
-		}
 	}
+}
+
+// A scanner looks through the keys of a node.
+type scanner struct {
+	node         Node
+	pattern, typ string
+	byType       bool // Redis before 6 cannot
+}
+
+func (s *scanner) step(ctx context.Context, cursor uint64) (done step) {
+	args := []any{"scan", cursor, "count", scanStep}
+	if s.pattern != "" && s.pattern != "*" {
+		args = append(args, "match", s.pattern)
+	}
+	if s.byType {
+		args = append(args, "type", s.typ)
+	}
+	p := s.node.Client.Pipeline()
+	cmd := redis.NewScanCmd(ctx, nil, args...)
+	_ = p.Process(ctx, cmd)
+	if done.err = exec(ctx, p); done.err != nil {
+		return done
+	}
+	done.keys, done.next, done.err = cmd.Result()
+	if done.err != nil && s.byType && strings.Contains(strings.ToLower(done.err.Error()), "syntax error") {
+		s.byType = false
+		return s.step(ctx, cursor)
+	}
+	if done.err == nil && s.typ != "" && !s.byType {
+		done.keys, done.err = ofType(ctx, s.node, done.keys, s.typ)
+	}
+	return done
 }
 
 // ofType returns those of keys that have that type.

@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"errors"
 	"math"
 	"strconv"
 	"strings"
@@ -41,9 +42,11 @@ var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "co
 // limiter in use may seem to have one grant more or less than it has.
 type Limiter struct {
 	Name string
-	Kind Kind
-	Node string    // the address of the server that holds it
-	Time time.Time // when it was read, by the clock of that server
+	// Client is whose keys the rest is about; empty for those that all clients share.
+	Client string
+	Kind   Kind
+	Node   string    // the address of the server that holds it
+	Time   time.Time // when it was read, by the clock of that server
 
 	Fields  map[string]string // those of the hash that a limiter has
 	Rate    permit.Rate
@@ -61,8 +64,34 @@ type Limiter struct {
 	Oldest   []Member // at most eight, oldest first
 	Newest   *Member  // nil if there is none
 
-	told   Peek  // a caller that asks for one permit
-	unread error // why it could not be read
+	told    Peek          // a caller that asks for one permit
+	queued  time.Duration // what such a caller waits behind those that wait already
+	waiting Waiting
+	unread  error // why it could not be read
+}
+
+// Limiter returns what a list shows of st.
+func (st *State) Limiter() *Limiter {
+	l := &Limiter{Name: st.Name, Client: st.ClientID, Node: st.Node, Time: st.Time, Fields: st.Fields, Rate: st.Rate, Problem: st.Problem,
+		TTL: st.TTLs[0], Value: st.Value, HasValue: st.HasValue, Members: st.Count}
+	if st.Problem == nil {
+		l.Broken = st.WrongType()
+	} else if errors.Is(st.Problem, permit.ErrNotInitialized) {
+		l.Kind = Remains
+	}
+	for _, m := range st.Members {
+		if st.expired(m) {
+			l.Expired++
+		}
+	}
+	l.Oldest = st.Members[:min(oldest, len(st.Members))]
+	if n := len(st.Members); n > 0 {
+		l.Newest = &st.Members[n-1]
+	}
+	if st.Problem == nil {
+		l.ask(st.window())
+	}
+	return l
 }
 
 // A Member is one member of a permits set with its score.
@@ -141,6 +170,9 @@ func instant(fields map[string]string, field string) time.Time {
 // CoolDown returns when the limiter's cool-down ends, or the zero time if there is none at l.Time.
 func (l *Limiter) CoolDown() time.Time { return coolDown(l.Fields, l.Time) }
 
+// ReopenUntil returns when the limiter has re-opened after its cool-down, or the zero time.
+func (l *Limiter) ReopenUntil() time.Time { return instant(l.Fields, "reopenUntil") }
+
 func coolDown(fields map[string]string, now time.Time) time.Time {
 	if at := instant(fields, "coolDown"); at.After(now) {
 		return at
@@ -168,8 +200,37 @@ func (l *Limiter) ask(w window) bool {
 		return true
 	}
 	w.name, w.now, w.rate, w.fields, w.value, w.hasValue = l.Name, l.Time, l.Rate, l.Fields, l.Value, l.HasValue
+	w.client = l.Client
 	l.told, _ = w.peek(1) // one permit is not too many for any rate
+	if l.waiting = waitingOf(w.members, w.now, w.rate); l.waiting.Callers > 0 {
+		l.queued = w.behind(l.waiting.Callers, l.told)
+	}
 	return l.told.Known || l.Rate.Type != permit.Overall
+}
+
+// behind returns how long a caller that asks for one permit waits behind that many that ask for one each.
+func (w *window) behind(callers int64, alone Peek) time.Duration {
+	rest, rounds := callers%w.rate.Permits+1, callers/w.rate.Permits
+	pk, err := w.peek(rest)
+	if err != nil || !pk.Known {
+		pk = alone
+	}
+	return pk.Wait + time.Duration(min(float64(rounds)*float64(w.rate.Interval), float64(math.MaxInt64/2)))
+}
+
+// Why returns what a caller waits for, in words, or nothing.
+func (l *Limiter) Why() string { return l.told.Why }
+
+// Waiting returns who waits, as far as the set tells.
+func (l *Limiter) Waiting() Waiting { return l.waiting }
+
+// Queued returns what a caller waits for one permit behind those that wait already, if each of them asks for one and nobody else
+// comes. It is Wait if nobody waits.
+func (l *Limiter) Queued() time.Duration {
+	if w := l.Wait(); w == Unknown || l.waiting.Callers == 0 {
+		return w
+	}
+	return max(l.queued, l.Wait())
 }
 
 // known reports whether it is known what a caller would be told.
@@ -212,7 +273,7 @@ func (l *Limiter) Stuck() bool {
 
 // Used returns the permits that are not available, or Unknown.
 func (l *Limiter) Used() int64 {
-	if !l.known() || l.Rate.Type != permit.Overall {
+	if !l.known() || l.Rate.Type != permit.Overall && l.Client == "" {
 		return Unknown
 	}
 	return l.Rate.Permits - l.told.Available

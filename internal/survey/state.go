@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,31 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/redis/go-redis/v9"
 )
+
+// Hash reports whether the hash of that name shows that it is a limiter's.
+func (s *Survey) Hash(ctx context.Context, name string) (bool, error) {
+	rdb, err := s.node(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	p := fromMasters(ctx, rdb)
+	hash, size := p.HMGet(ctx, name, fields...), p.HLen(ctx, name)
+	if err := exec(ctx, p); err != nil {
+		return false, err
+	}
+	if moved(hash.Err()) {
+		st, err := s.Read(ctx, name, "")
+		return err == nil && st.HashShows(), err
+	}
+	if err := hash.Err(); err != nil && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
+		return false, err
+	}
+	known := fieldsOf(hash.Val())
+	return hashShows(known, hasOthers(name, size.Val(), known)), nil
+}
+
+// mostFields is how many fields a hash has at most that are all read.
+const mostFields = 64
 
 // part is how many members one command reads, which takes Redis a quarter of a millisecond.
 const part = 500
@@ -54,14 +80,14 @@ type State struct {
 // Read returns the state of a limiter: the keys that all clients share if client is empty, and otherwise those of
 // that client. A limiter that does not exist has a Problem that is permit.ErrNotInitialized.
 //
-// It sends at most three batches of commands, each of which takes Redis less than a millisecond.
+// It sends one batch of commands, which takes Redis less than a millisecond, and one more for a hash with fields that limiters do not have.
 func (s *Survey) Read(ctx context.Context, name, client string) (*State, error) {
 	rdb, err := s.node(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	st, err := s.readAt(ctx, rdb, name, client)
-	if moved(err) && s.Divided() {
+	if err != nil && (moved(err) || strings.HasPrefix(err.Error(), "EXECABORT")) && s.Divided() {
 		// A slot is on its way to another node, which the client of the whole cluster follows.
 		st, err = s.readAt(ctx, s.rdb, name, client)
 	}
@@ -98,101 +124,65 @@ func typeOf(client string) permit.Type {
 	return permit.PerClient
 }
 
-// read looks at the types of the keys, and then reads those that have the right one. It reports whether a type changed
-// in between.
+// read reads the keys, at one instant if they are in one slot. It reports whether the type of a key changed in between, which happens
+// only if they are not.
 func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed bool, err error) {
 	p := fromMasters(ctx, rdb)
-	var types [3]*redis.StatusCmd
-	for i, key := range st.Keys {
-		types[i] = p.Type(ctx, key)
-	}
-	size := p.HLen(ctx, st.Keys[0])
-	queue := redisson.NewKeys(st.Name, st.ClientID).Ahead(typeOf(st.ClientID))
-	queued := p.Type(ctx, queue)
-	if err := exec(ctx, p); err != nil {
-		return false, err
-	}
-	for i := range types {
-		if st.Types[i], err = types[i].Result(); err != nil {
-			return false, err
-		}
-	}
-
-	p = fromMasters(ctx, rdb)
 	if st.OneInstant {
 		p = rdb.TxPipeline()
 	}
 	now := p.Time(ctx)
+	var types [3]*redis.StatusCmd
 	var ttls [3]*redis.Cmd
 	for i, key := range st.Keys {
-		ttls[i] = p.Do(ctx, "pttl", key)
+		types[i], ttls[i] = p.Type(ctx, key), p.Do(ctx, "pttl", key)
 	}
-	var (
-		all            *redis.MapStringStringCmd
-		some           *redis.SliceCmd
-		value, ahead   *redis.StringCmd
-		count          *redis.IntCmd
-		oldest, newest *redis.ZSliceCmd
-	)
-	if st.Types[0] == "hash" {
-		if size.Val() <= 64 {
-			all = p.HGetAll(ctx, st.Keys[0])
-		} else {
-			some = p.HMGet(ctx, st.Keys[0], fields...)
-		}
-	}
-	if t := st.Types[1]; t == "string" || t == "none" {
-		value = p.Get(ctx, st.Keys[1])
-	}
-	if queued.Val() == "string" {
-		ahead = p.Get(ctx, queue)
-	}
-	if t := st.Types[2]; t == "zset" || t == "none" {
-		count = p.ZCard(ctx, st.Keys[2])
-		oldest = p.ZRangeWithScores(ctx, st.Keys[2], 0, part-1)
-		newest = p.ZRevRangeWithScores(ctx, st.Keys[2], 0, part-1)
-	}
+	hash, size := p.HMGet(ctx, st.Keys[0], fields...), p.HLen(ctx, st.Keys[0])
+	value := p.Get(ctx, st.Keys[1])
+	ahead := p.Get(ctx, redisson.NewKeys(st.Name, st.ClientID).Ahead(typeOf(st.ClientID)))
+	count := p.ZCard(ctx, st.Keys[2])
+	oldest, newest := p.ZRangeWithScores(ctx, st.Keys[2], 0, part-1), p.ZRevRangeWithScores(ctx, st.Keys[2], 0, part-1)
 	if err := exec(ctx, p); err != nil {
 		return false, err
 	}
-	if err := now.Err(); err != nil {
+	if st.Time, err = now.Result(); err != nil {
 		return false, err
 	}
-	st.Time = now.Val()
 	for i := range ttls {
+		if st.Types[i], err = types[i].Result(); err != nil {
+			return false, err
+		}
 		ttl, err := ttls[i].Int64()
 		if err != nil {
 			return false, err
 		}
 		st.TTLs[i] = redisson.PTTL(ttl)
 	}
+	st.Value, st.HasValue, st.Count, st.Members, st.Whole = "", false, 0, nil, true
+	right := func(i int) bool { return st.Types[i] == KeyTypes[i] || st.Types[i] == "none" }
 	st.Fields = map[string]string{}
-	if all != nil {
-		if st.Fields, err = all.Result(); err != nil {
+	if right(0) {
+		if err := cmp.Or(hash.Err(), size.Err()); err != nil {
 			return wrongType(err)
 		}
-	} else if some != nil {
-		values, err := some.Result()
-		if err != nil {
+		st.Fields = fieldsOf(hash.Val())
+		if err := st.otherFields(ctx, rdb, size.Val()); err != nil {
 			return wrongType(err)
 		}
-		st.Fields = fieldsOf(values)
 	}
-	st.others = some != nil || hasOthers(st.Name, int64(len(st.Fields)), st.Fields)
+	st.others = hasOthers(st.Name, size.Val(), st.Fields)
 	st.Rate, st.Problem = redisson.ParseRate(st.Fields)
-	if t := st.Types[0]; t != KeyTypes[0] && t != "none" {
-		st.Problem = wrongTypeError(st.Keys[0], t, KeyTypes[0])
+	if !right(0) {
+		st.Problem = wrongTypeError(st.Keys[0], st.Types[0], KeyTypes[0])
 	}
-	if value != nil {
+	if right(1) {
 		st.Value, err = value.Result()
 		if st.HasValue = err == nil; err != nil && !errors.Is(err, redis.Nil) {
 			return wrongType(err)
 		}
 	}
-	if ahead != nil {
-		st.ahead = ahead.Val() // it may have expired by now
-	}
-	if count != nil {
+	st.ahead = ahead.Val()
+	if right(2) {
 		if st.Count, err = count.Result(); err != nil {
 			return wrongType(err)
 		}
@@ -205,6 +195,24 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		st.Members = append(first, last...)
 	}
 	return false, nil
+}
+
+// otherFields reads the fields of the hash that a limiter does not have, unless there are many.
+func (st *State) otherFields(ctx context.Context, rdb redis.UniversalClient, size int64) error {
+	if size <= int64(len(st.Fields)) || size > mostFields {
+		return nil
+	}
+	p := fromMasters(ctx, rdb)
+	hash := p.HGetAll(ctx, st.Keys[0])
+	if err := exec(ctx, p); err != nil {
+		return err
+	}
+	for field, value := range hash.Val() {
+		if _, ok := st.Fields[field]; !ok && !slices.Contains(fields, field) {
+			st.Fields[field] = value
+		}
+	}
+	return hash.Err()
 }
 
 // wrongType reports whether err says that a key got another type since it was looked at, and returns any other error.
@@ -251,13 +259,19 @@ func (st *State) Peek(permits int64) (Peek, error) {
 	if err := st.WrongType(); err != nil {
 		return Peek{}, err
 	}
+	w := st.window()
+	return w.peek(permits)
+}
+
+// window returns what acquire looks at.
+func (st *State) window() window {
 	w := window{name: st.Name, client: st.ClientID, now: st.Time, rate: st.Rate, fields: st.Fields, value: st.Value, hasValue: st.HasValue,
 		members: st.Members, whole: st.Whole}
 	if !st.Whole {
 		n := min(part, len(st.Members))
 		w.members, w.newest = st.Members[:n], st.Members[n:]
 	}
-	return w.peek(permits)
+	return w
 }
 
 // ErrWrongType reports that a key of a limiter holds another type of data than a limiter keeps there, so that every call

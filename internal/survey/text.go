@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -39,6 +40,14 @@ func Visible(text string) string {
 
 // OneLine returns the text of err as one visible line.
 func OneLine(err error) string { return Visible(strings.Join(strings.Fields(err.Error()), " ")) }
+
+// Base64 returns a name in base64, or nothing if it can be typed and printed as it is.
+func Base64(name string) string {
+	if Visible(name) == name && !strings.Contains(name, "\ufffd") {
+		return ""
+	}
+	return base64.StdEncoding.EncodeToString([]byte(name))
+}
 
 // Brief returns a duration for people: two units, at least milliseconds, and a dash for one below 0.
 func Brief(d time.Duration) string {

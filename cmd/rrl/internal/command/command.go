@@ -23,6 +23,8 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1
 	ExitUsage       = 2
+	ExitAbsent      = 3   // there is no such limiter
+	ExitDown        = 4   // Redis does not reply
 	ExitInterrupted = 130 // as a shell reports a program that SIGINT ended
 )
 

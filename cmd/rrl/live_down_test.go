@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// An output is what a command writes while it runs.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}
+
+// TestWatchersOutliveARestart restarts the server that watch and top look at. They say that it does not reply, and go on.
+func TestWatchersOutliveARestart(t *testing.T) {
+	redistest.NeedReal(t)
+	server := redistest.Start(t, "--appendonly", "yes")
+	l := &live{T: t, rdb: server.Client(t), url: "redis://" + server.Addr(), base: "orders"}
+	l.limiter(l.base, tenAMinute)
+	l.Setenv("REDIS_URL", l.url)
+	ctx, cancel := context.WithCancel(t.Context())
+	outs, done := map[string]*output{}, make(chan int)
+	for _, args := range []string{"watch orders", "watch orders --json", "top", "top --json"} {
+		out := &output{}
+		outs[args] = out
+		go func() {
+			done <- run(ctx, append(append([]string{"rrl"}, strings.Fields(args)...), "--every", "100ms"), out, out)
+		}()
+	}
+	require.Eventually(t, func() bool {
+		for _, out := range outs {
+			if !strings.Contains(out.String(), "orders") && !strings.Contains(out.String(), "4 left") {
+				return false
+			}
+		}
+		return true
+	}, 20*time.Second, 10*time.Millisecond)
+	server.Kill()
+	for args, out := range outs {
+		want := "Redis does not reply, and is asked again: "
+		if strings.Contains(args, "--json") {
+			want = `"exit_code":4`
+		}
+		require.Eventually(t, func() bool { return strings.Contains(out.String(), want) }, 20*time.Second, 10*time.Millisecond, args)
+	}
+	server.Restart()
+	for args, out := range outs {
+		from := len(out.String())
+		require.Eventually(t, func() bool {
+			text := out.String()[from:]
+			return strings.Contains(text, "4 left") || strings.Contains(text, `"available":4`) || strings.Contains(text, "orders ")
+		}, 20*time.Second, 10*time.Millisecond, args)
+	}
+	cancel()
+	for range outs {
+		require.Equal(t, command.ExitOK, <-done)
+	}
+}
+
+// TestNamesInBase64 looks at a limiter whose name no shell can carry, by the name that JSON has.
+func TestNamesInBase64(t *testing.T) {
+	l := newLive(t)
+	name := l.base + "\x00\x7f" // miniredis cannot look for one that is not UTF-8
+	l.limiter(name, tenAMinute)
+	coded := values[jsonLimiter](t, l.ok("ls", "--json", "--match", l.base+"*"))[0].NameBase64
+	require.Equal(t, base64.StdEncoding.EncodeToString([]byte(name)), coded)
+	for _, args := range []string{"inspect N", "peek N 4", "watch N --count 1", "doctor N --sample 0", "release N --permits 1 --write"} {
+		l.ok(strings.Fields(strings.ReplaceAll(args, "N", coded) + " --base64")...)
+	}
+	require.Contains(t, l.ok("inspect", coded, "--base64"), "5 of 10")
+	l.ends(command.ExitUsage, "is no name in base64", "inspect", "?", "--base64")
+	l.do("del", "{"+name+"}:value") // of which a finding names the command that mends it
+	_, out, _ := l.run("doctor", coded, "--base64", "--sample", "0", "--json")
+	require.Contains(t, out, "rrl heal "+coded+" --base64 --redis ")
+	require.Contains(t, out, `"limiter_base64":"`+coded+`"`)
+}
+
+// TestTopFitsTheTerminal shows on 24 lines the limiters that come first, and none that would push these out.
+func TestTopFitsTheTerminal(t *testing.T) {
+	l := newLive(t)
+	for i := range 40 {
+		l.do("hset", fmt.Sprintf("%s%02d", l.base, i), "rate", 5, "interval", 1000, "type", 0)
+	}
+	l.stuck(l.base + "39")
+	t.Setenv("LINES", "24")
+	for _, args := range [][]string{{"top", "--count", "1", "--rows", "100"}, {"ls"}} {
+		lines := strings.Split(strings.TrimSuffix(l.ok(append(args, "--match", l.base+"*")...), "\n"), "\n")
+		require.LessOrEqual(t, len(lines), 23, args)
+		require.Greater(t, len(lines), 20, args)
+		require.Contains(t, strings.Join(lines[:3], "\n"), l.base+"39", args)
+	}
+}
