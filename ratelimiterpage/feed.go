@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
 )
 
 const (
@@ -139,6 +140,9 @@ func (h *Handler) look(ctx context.Context, key feedKey) (st *survey.State, err 
 	} else {
 		if st, err = h.survey.Read(reading, key.name, key.client); err != nil {
 			st = nil // what was read up to there is no state
+		} else if st.Problem == nil {
+			r := view.RowOf(st.Limiter())
+			h.history.add(&r)
 		}
 	}
 	if ctx.Err() == nil {

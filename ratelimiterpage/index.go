@@ -157,6 +157,11 @@ func (h *Handler) find(l *listing) {
 	}
 	rows := slices.Clone(l.rows) // others may still read those
 	view.Sort(rows, view.Orders[usualOrder])
+	for i := range rows[:min(historyWorst, len(rows))] {
+		if rows[i].Is(view.Limited | view.Queue) {
+			h.history.add(&rows[i])
+		}
+	}
 
 	x := &h.index
 	x.mu.Lock()
@@ -254,7 +259,9 @@ func (h *Handler) fresh(ctx context.Context, rows []view.Row) []view.Row {
 	p.rows = make([]view.Row, len(rows))
 	for i, r := range rows {
 		if again, ok := now[r.Name]; ok {
-			p.rows[i] = again
+			if p.rows[i] = again; i < historyWorst && again.Is(view.Limited|view.Queue) {
+				h.history.add(&again)
+			}
 		} else {
 			r.State |= view.Gone
 			p.rows[i] = r

@@ -35,6 +35,7 @@ type liveView struct {
 	Count      string
 	Expired    string // members that the next caller reclaims
 	Timeline   *timelineView
+	Past       *pastView
 	Members    []memberView
 	More       bool // members
 	By         []string
@@ -70,6 +71,7 @@ func (h *Handler) liveOf(v *pageView, st *survey.State) *liveView {
 		if !o.PerClient {
 			o.Timeline = timelineOf(v, st)
 		}
+		o.Past = h.history.view(v, feedKey{st.Name, st.ClientID}, st.Time)
 	}
 	if l.Returned > 0 {
 		o.Expired = v.number(l.Returned)

@@ -59,6 +59,7 @@ type Handler struct {
 	rounds  rounds
 	changes changes
 	guesses guesses
+	history history
 }
 
 type config struct {

@@ -7,6 +7,9 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -113,4 +116,25 @@ func TestTopFitsTheTerminal(t *testing.T) {
 		require.Greater(t, len(lines), 20, args)
 		require.Contains(t, strings.Join(lines[:3], "\n"), l.base+"39", args)
 	}
+}
+
+// TestRecordAndReplay keeps what top shows, and shows it without the Redis.
+func TestRecordAndReplay(t *testing.T) {
+	l := newLive(t)
+	l.limiter(l.base+"orders", tenAMinute)
+	l.stuck(l.base + "stuck")
+	file := filepath.Join(t.TempDir(), "looks")
+	require.Regexp(t, `^\d+ looks are in `, l.ok("record", file, "--match", l.base+"*", "--every", "100ms", "--for", "1s"))
+	l.ends(command.ExitUsage, "exists", "record", file)
+	code, out, errs := rrl(t, "replay", file)
+	require.Equal(t, command.ExitOK, code, errs)
+	require.Regexp(t, `^\d\d:\d\d:\d\dZ  2 of 2 limiters\nNAME .*\n`+regexp.QuoteMeta(l.base)+`stuck .* stuck .*\n`+regexp.QuoteMeta(l.base)+`orders .* 10/1m .*\n`, out)
+	_, one, _ := rrl(t, "replay", file, "--match", l.base+"orders", "--sort", "name")
+	require.NotContains(t, one, "stuck")
+	_, none, _ := rrl(t, "replay", file, "--from", "99")
+	require.Empty(t, none)
+	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
+	code, _, errs = rrl(t, "replay", file)
+	require.Equal(t, command.ExitFailed, code)
+	require.Contains(t, errs, "is no file of rrl record")
 }

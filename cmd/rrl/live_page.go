@@ -34,6 +34,11 @@ func pageCommand() *cli.Command {
 			&cli.BoolFlag{Name: "write", Usage: "let those who type the token change limiters"},
 			&cli.StringFlag{Name: "title", Usage: "`TEXT` that names the Redis on the page; default: its address"},
 		}, runPage)
+	return withoutJSON(cmd)
+}
+
+// withoutJSON returns a command that writes no JSON.
+func withoutJSON(cmd *cli.Command) *cli.Command {
 	cmd.Flags = slices.DeleteFunc(cmd.Flags, func(f cli.Flag) bool { return f.Names()[0] == "json" })
 	return cmd
 }

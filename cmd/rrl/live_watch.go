@@ -199,6 +199,7 @@ type top struct {
 	more  bool
 	first []view.Row // those that are read again
 	swept time.Time
+	at    time.Time  // of a recorded look; the zero time for now
 	next  chan sweep // of the sweep that is being made, or nil
 }
 
@@ -288,10 +289,14 @@ func (t *top) show(rows []view.Row, asJSON bool) error {
 	if t.more {
 		of += " (there are more)"
 	}
-	if len(t.first) < t.all {
+	if len(t.first) < t.all && t.at.IsZero() {
 		of += fmt.Sprintf("; %d are read each time, all at %s", len(t.first), t.swept.UTC().Format("15:04:05Z"))
 	}
-	fmt.Fprintf(t.out, "%s  %d of %s\n", time.Now().UTC().Format("15:04:05Z"), len(rows), of)
+	at := t.at
+	if at.IsZero() {
+		at = time.Now()
+	}
+	fmt.Fprintf(t.out, "%s  %d of %s\n", at.UTC().Format("15:04:05Z"), len(rows), of)
 	if err := table.write(t.out, terminalWidth(t.out)); err != nil {
 		return err
 	}

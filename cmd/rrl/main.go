@@ -40,7 +40,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		Writer:    stdout,
 		ErrWriter: stderr,
 		Commands: append([]*cli.Command{lsCommand(), inspectCommand(), peekCommand(), doctorCommand(), diffCommand(), exportCommand(),
-			watchCommand(), topCommand(), pageCommand()},
+			watchCommand(), topCommand(), pageCommand(), recordCommand(), replayCommand()},
 			append(writeCommands(), gatewayCommand(), scriptsCommand(), versionCommand())...),
 		EnableShellCompletion:           true,
 		ConfigureShellCompletionCommand: completion,

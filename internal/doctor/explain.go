@@ -75,7 +75,7 @@ var explanations = map[string]explanation{
 		"if the limiter is used, `rrl set-rate NAME --permits N --interval D --write`, which keeps the permits in use; otherwise `redis-cli unlink`, an interval after the last grant",
 	},
 	"other-type": {
-		"keys of the type that the limiter does not have are left, as Redisson's setRate leaves them when it changes the type",
+		"keys of the type that the limiter does not have are left, as Redisson's setRate leaves them when it changes the type; those of clients of an OVERALL limiter are found by a look at all limiters only",
 		"they are ignored until the type is changed back; then old permits count",
 		"they are ignored until the type is changed back; then they are made to fit the rate by the first call",
 		"`redis-cli unlink` of the keys that the finding names",

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package ratelimiterpage
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
+)
+
+const (
+	historyKept  = time.Hour
+	historyEvery = 5 * time.Second // between two samples that are kept
+	historyMost  = 100             // limiters, of which each takes 24 bytes a sample: 17 KB
+	historyWorst = 20              // limiters of each list that are among them
+)
+
+// A history keeps what was read of limiters that somebody looked at, or that came first in a list. It is that of this process; it
+// is gone when the process ends.
+type history struct {
+	mu sync.Mutex
+	of map[feedKey]*past
+}
+
+// A past has the samples of a limiter, the oldest first.
+type past struct{ samples []sample }
+
+type sample struct {
+	at      int64 // in s, by the clock of Redis
+	wait    int32 // of a new caller, in ms, at most 24 days
+	waiting int32 // callers
+	share   float32
+}
+
+// add keeps a row, unless the last one is newer than historyEvery. If there are too many limiters, the one that was not read for
+// longest goes.
+func (h *history) add(r *view.Row) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.of == nil {
+		h.of = map[feedKey]*past{}
+	}
+	key, at := feedKey{r.Name, r.Client}, r.At/1000
+	p := h.of[key]
+	if p == nil {
+		if len(h.of) == historyMost {
+			var oldest feedKey
+			for k, x := range h.of {
+				if o := h.of[oldest]; o == nil || x.last() < o.last() {
+					oldest = k
+				}
+			}
+			delete(h.of, oldest)
+		}
+		p = &past{}
+		h.of[key] = p
+	}
+	if len(p.samples) > 0 && at < p.last()+int64(historyEvery/time.Second) {
+		return
+	}
+	begin := at - int64(historyKept/time.Second)
+	gone, _ := slices.BinarySearchFunc(p.samples, begin, func(s sample, at int64) int { return int(s.at - at) })
+	p.samples = append(slices.Delete(p.samples, 0, gone), sample{at, int32(min(r.Queued.Milliseconds(), 1<<31-1)), int32(min(r.Waiting, 1<<31-1)), float32(r.Share())})
+}
+
+func (p *past) last() int64 { return p.samples[len(p.samples)-1].at }
+
+// A pastView draws an hour: how much of the rate was used, and how many callers waited.
+type pastView struct {
+	Used, Waiting string // points of lines; empty for nothing
+	Most          string // callers at the top of the picture
+	Text          string
+}
+
+// view draws what is kept of a limiter, or returns nil if that is less than two samples.
+func (h *history) view(v *pageView, key feedKey, now time.Time) *pastView {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	p := h.of[key]
+	if p == nil || len(p.samples) < 2 {
+		return nil
+	}
+	begin, most, wait := now.Add(-historyKept).Unix(), int32(0), int32(0)
+	for _, s := range p.samples {
+		most, wait = max(most, s.waiting), max(wait, s.wait)
+	}
+	var used, waiting strings.Builder
+	for i, s := range p.samples {
+		x := timelineWide * float64(s.at-begin) / historyKept.Seconds()
+		if x < 0 {
+			continue
+		}
+		if i > 0 && s.at-p.samples[i-1].at > 60 { // nobody looked: the lines fall to the ground
+			for _, at := range []int64{p.samples[i-1].at, s.at} {
+				gap := fmt.Sprintf("%.1f,%.0f ", timelineWide*float64(at-begin)/historyKept.Seconds(), timelineHigh)
+				used.WriteString(gap)
+				waiting.WriteString(gap)
+			}
+		}
+		fmt.Fprintf(&used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
+		fmt.Fprintf(&waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
+	}
+	o := &pastView{Used: used.String(), Most: v.number(int64(most)),
+		Text: v.t("Since %[1]s, as far as somebody looked: at most %[2]s callers waited, and a new caller up to %[3]s.", v.clock(time.Unix(p.samples[0].at, 0)), v.number(int64(most)),
+			survey.Brief(max(0, time.Duration(wait)*time.Millisecond)))}
+	if most > 0 {
+		o.Waiting = waiting.String()
+	}
+	return o
+}
