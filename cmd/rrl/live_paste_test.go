@@ -102,8 +102,8 @@ var harms = map[string][][]any{
 	"-stuck it's \\ $x": {{"hset", "NAME", "rate", 5, "interval", 3_600_000, "type", 0, "keepAliveTime", 0}, {"set", "{NAME}:value", 0}},
 	"two {commands}\\":  {{"hset", "NAME", "rate", 5, "interval", 300, "type", 0, "keepAliveTime", 0}, {"rpush", "NAME:value", "x"}},
 	"of redis-cli!":     {{"hset", "NAME", "rate", 5, "interval", 3_600_000, "type", 7, "keepAliveTime", 0}, {"set", "{NAME}:value", 5}},
-	"left; echo \"a`b`\"": {{"hset", "NAME", "rate", 5, "interval", 3_600_000, "type", 0, "keepAliveTime", 0}, {"set", "{NAME}:value:c", 3},
-		{"zadd", "{NAME}:permits:c", 1_700_000_000_000, "\x10abcdefghabcdefgh\x02\x00\x00\x00"}},
+	"left; echo \"a`b`\"": {{"hset", "NAME", "rate", 5, "interval", 3_600_000, "type", 1, "keepAliveTime", 0}, {"set", "{NAME}:value", 3},
+		{"zadd", "{NAME}:permits", 1_700_000_000_000, "\x10abcdefghabcdefgh\x02\x00\x00\x00"}},
 }
 
 // paste harms limiters in both Redis, and follows all that the doctor of one of them says.

@@ -87,7 +87,7 @@ func (s *Survey) Read(ctx context.Context, name, client string) (*State, error) 
 		return nil, err
 	}
 	st, err := s.readAt(ctx, rdb, name, client)
-	if err != nil && (moved(err) || strings.HasPrefix(err.Error(), "EXECABORT")) && s.Divided() {
+	if moved(err) && s.Divided() {
 		// A slot is on its way to another node, which the client of the whole cluster follows.
 		st, err = s.readAt(ctx, s.rdb, name, client)
 	}
@@ -104,6 +104,10 @@ func (s *Survey) readAt(ctx context.Context, rdb redis.UniversalClient, name, cl
 	}
 	for range 3 {
 		changed, err := st.read(ctx, rdb)
+		if err != nil && strings.HasPrefix(err.Error(), "EXECABORT") { // which does not say why
+			st.OneInstant = false
+			changed, err = st.read(ctx, rdb)
+		}
 		if err != nil || !changed {
 			return st, err
 		}

@@ -28,6 +28,9 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 func TestWaitingCallers(t *testing.T) {
 	for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			if !redistest.TTLsAreVirtual() {
+				return // TestWaitingCallersOfAServer has one
+			}
 			name := redistest.Key(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -70,6 +73,25 @@ func TestWaitingCallers(t *testing.T) {
 			require.Zero(t, view.Of(redistest.Must(s.Read(t.Context(), name, ""))(t)).Row.Waiting, "they have gone")
 		})
 	}
+}
+
+// TestWaitingCallersOfAServer reads who waits in real time.
+func TestWaitingCallersOfAServer(t *testing.T) {
+	rdb, name := redistest.Client(t), redistest.Key(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := clienttest.New(t, rdb)
+	defer func() { _ = c.Close() }()
+	l := c.RateLimiter(name)
+	require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: time.Second}))
+	for range 60 {
+		go func() { _ = l.Acquire(ctx, 1) }()
+	}
+	s := survey.New(rdb)
+	require.Eventually(t, func() bool {
+		v := view.Of(redistest.Must(s.Read(ctx, name, ""))(t))
+		return v.Row.Waiting > 20 && v.Queued > 3*time.Second && strings.Contains(v.Headline().String(), "callers wait; a new caller waits about ")
+	}, 30*time.Second, 20*time.Millisecond)
 }
 
 // TestHarm orders what an engineer on call finds.
