@@ -617,14 +617,10 @@ func (h *holder) acquireMore() {
 	h.do("HDEL", l.Name(), "coolDown", "reopenUntil")
 	h.do("ZADD", h.key(2), time.Now().Add(-2*time.Hour).UnixMilli(), grant(1)) // expired
 
-	// A waiter that leaves, places and reservations, and a grant that is settled.
+	// A waiter that leaves, reservations, and a grant that is settled.
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	did[Result](h)(l.Allow(ctx, 950))
-	stands := permit.Reservation{Type: permit.Type(h.typ), ID: h.c.redis.NewID(), Want: 3, Ahead: true, Stand: true, Since: -1}
-	did[permit.Reserved](h)(l.redis.Reserve(ctx, stands))
-	stands.Want, stands.Stand = 0, false
-	did[permit.Reserved](h)(l.redis.Reserve(ctx, stands))
 	if err := l.Acquire(short, 100); !errors.Is(err, context.DeadlineExceeded) {
 		h.errs = append(h.errs, err)
 	}

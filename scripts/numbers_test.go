@@ -62,7 +62,7 @@ func TestPauseOfManyPermits(t *testing.T) {
 	const interval = 1 << 42 // 139 years
 	before := state{hash: hash("rate", "2097152", "interval", fmt.Sprint(interval)), value: "2097152"}
 	then := state{hash: before.hash, value: "1048576", members: []member{{0, own(0, 1<<20)}}, ahead: "0 " + at(interval) + " 0"}
-	check(t, []row{{"reserve", "", before, []any{1 << 20, own(0, 0), 0, "", now, 0, "me"}, "0", fmt.Sprint("0 1048576 2097152 ", interval, " 0 0 1 0"), &then}})
+	check(t, []row{{"reserve", "", before, []any{1 << 20, own(0, 0), 0, "", now, 0, "me"}, "0", fmt.Sprint("0 1048576 2097152 ", interval, " 0 0 1"), &then}})
 }
 
 // TestFractionsOfScores checks that replies are whole numbers, rounded down, where another program has written scores that are
@@ -80,7 +80,7 @@ func TestFractionsOfScores(t *testing.T) {
 			{"acquire_rest", nil, asked(4, 1, ""), "0 now granted 0 wait 899 rate 10 interval 1000 walked 1 walkedPermits 10"},
 			{"acquire_rest", []string{"minGap", "0.5"}, asked(4, 1, ""), "0 now granted 0 wait 899 rate 10 interval 1000 walked 1 walkedPermits 10"},
 			{"acquire_rest", []string{"minGap", "200"}, asked(4, 1, "dry"), "0 now granted 0 wait 899 rate 10 interval 1000 minGap 200 walked 1 walkedPermits 10"},
-			{"reserve", nil, []any{4, own(0, 0), 0, "", now, 0, "me"}, "0 4 10 1000 4 899 1 0"},
+			{"reserve", nil, []any{4, own(0, 0), 0, "", now, 0, "me"}, "0 4 10 1000 4 899 1"},
 			{"heal", []string{"coolDown", at(5000)}, []any{"", now, 100}, "0 done"},
 			{"heal", []string{"coolDown", at(5000)}, []any{"long", now, 100}, "0 done"},
 			{"cool_down", nil, []any{5000, 0, now, 21, 0}, fmt.Sprint("0 ", at(5000), " now")},

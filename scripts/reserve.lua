@@ -1,21 +1,18 @@
 -- SPDX-License-Identifier: Apache-2.0
--- reserve: takes permits of one limiter for a caller that waits for more than are free, or for other limiters.
+-- reserve: takes permits of one limiter ahead of their return, for a caller that waits for more than are free, or moves a
+-- grant to the present.
 --
--- A reservation is a member like that of any grant, so every Redisson takes its permits for permits in
--- use. Each call moves it to the present instant, since its permits are yet to be used: the window counts
--- them from the last call on. It takes what is plainly there; the caller learns from acquire, which it
--- asks without taking anything, how long the rest takes. A reservation that nobody moves expires after an
--- interval, as every grant does. Of a limiter with a minGap it takes all or nothing.
+-- A reservation is a member like that of any grant, so every Redisson takes its permits for permits in use. Each call moves it
+-- to the present instant, since its permits are yet to be used: the window counts them from the last call on. A reservation
+-- that nobody moves expires after an interval, as every grant does. Without ARGV[8] it holds all that is wanted, as far as
+-- that is plainly there, or stays as it is.
 --
--- With ARGV[8] it takes permits ahead of their return: the member holds all that is wanted at once, and value falls
--- below 0 by what is lacking. So nobody, whatever it is written in, finds a permit free before value is 0 again,
--- which takes an interval at most, and then the caller has what it wants. One caller at a time does so: KEYS[4] holds
--- those that want to, whoever has waited longest first, each with the instant at which its entry ends unless it is
--- renewed. Only the first reservation may go negative, and nobody comes before it once it does. When these have come
--- back an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its entries.
---
--- A caller that wants several limiters first finds its place in all of them, and takes nothing. Since it tells each of
--- them the same instant since which it has waited, the one that has waited longest comes first everywhere.
+-- With ARGV[8] the member holds all that is wanted at once, and value falls below 0 by what is lacking. So nobody, whatever it
+-- is written in, finds a permit free before value is 0 again, which takes an interval at most, and then the caller has what it
+-- wants. One caller at a time does so: KEYS[4] holds those that want to, whoever has waited longest first, each with the
+-- instant at which its entry ends unless it is renewed. Only the first may go negative, and nobody comes before it. When these
+-- have come back an entry of nobody takes its place for a while, so that others go on. The key expires with the last of its
+-- entries.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
@@ -25,19 +22,15 @@
 -- ARGV[2]   permits wanted in all, 0 to give back what is reserved
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
--- ARGV[5]   words: whole take all or nothing, with ARGV[8] what is free and no pause behind it; unsure it may hold others
---           than ARGV[4]: a call has been lost; stand, with ARGV[8]: take nothing yet, only keep the place among those that
---           take permits ahead
+-- ARGV[5]   unsure if it may hold others than ARGV[4] because a call has been lost, or empty
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[8]   the caller in KEYS[4], in letters and digits, or empty to take what is plainly there. May be left out, as
 --           may what follows
--- ARGV[9]   since when it waits, in ms as now; or below 0, for how long, which counts unless KEYS[4] has an earlier
---           word of it; or 0: if it is the first, nobody is to come before it any more
+-- ARGV[9]   for how long it has waited, in ms, which counts unless it has an entry in KEYS[4] already
 -- Returns   {0, held, rate, interval} held: permits that are reserved from now on; with ARGV[8] followed by lacking,
---           wait, place and since: how many of those wanted have yet to come back; ms until they have, or until it is
---           worth while to ask again, 0 if that is for acquire to tell; the caller's place in KEYS[4], 0 for none;
---           and since when it waits, 0 if nobody is to come before it any more
+--           wait and place: how many of those wanted have yet to come back; ms until they have, or until it is worth
+--           while to ask again, 0 if that is for acquire to tell; and the caller's place in KEYS[4], 0 for none
 --           {1} not initialised   {2, type} the hash has another type
 --           {3, rate} the permits exceed the rate   {4} the hash is malformed
 
@@ -84,13 +77,11 @@ local value = tonumber(stored)
 -- the newest, and has the id. Nor need we know of a call that was sent again below us: its member is looked for
 -- before permits are taken for it a second time, and where too few are left for that.
 local mine, held = nil, tonumber(ARGV[4])
---#use says
-local whole, unsure, stands = says(ARGV[5], 'whole'), says(ARGV[5], 'unsure'), says(ARGV[5], 'stand')
 if held > 0 and redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   mine = ARGV[3]
 elseif held == 0 and want > 0 and redis.call('ZSCORE', KEYS[3], member(want)) then
   mine, held = member(want), want
-elseif held > 0 or unsure or not value or value < want then
+elseif held > 0 or ARGV[5] ~= '' or not value or value < want then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
@@ -124,14 +115,11 @@ if plain and ARGV[8] and ARGV[8] ~= '' and value + held < rate and redis.call('Z
 end
 
 -- Who takes permits ahead and who waits to, the first of them first: name, end, and the instant since which the caller
--- has waited, 0 once it has been the first. Those who have waited longest come first, so that of several callers that want
--- several limiters, one comes first in all of its own.
-local name, queue, mark, place, since = ARGV[8] or '', {}, redis.call('GET', KEYS[4]) or '', nil, tonumber(ARGV[9] or 0)
-local me = nil
+-- has waited, 0 once it has been the first. Those who have waited longest come first.
+local name, queue, mark, place, me = ARGV[8] or '', {}, redis.call('GET', KEYS[4]) or '', nil, nil
 for who, till, from in string.gmatch(mark, '(%w+) (%d+) (%d+)') do
   local e = {who, math.min(tonumber(till), now + 2 * interval), tonumber(from)}
-  -- A caller that tells since when it waits finds its place anew.
-  if e[2] > now and (who ~= name or since <= 0) and #queue < 32 then
+  if e[2] > now and #queue < 32 then
     queue[#queue + 1] = e
     if who == name then
       me, place = e, #queue
@@ -144,7 +132,7 @@ if name ~= '' then
     table.remove(queue, place)
     place = nil
   elseif ahead and not place and #queue < 32 then
-    me = {name, 0, since > 0 and since or now + since}
+    me = {name, 0, now - tonumber(ARGV[9] or 0)}
     place = 1
     while queue[place] and (queue[place][3] < me[3] or queue[place][3] == me[3] and queue[place][1] < name) do
       place = place + 1
@@ -152,13 +140,10 @@ if name ~= '' then
     table.insert(queue, place, me)
   end
   if place then
-    me[2] = now + interval
-    if place == 1 and (since == 0 or not stands) then
-      me[3] = 0
-    end
+    me[2], me[3] = now + interval, place == 1 and 0 or me[3]
   end
 end
-ahead = ahead and place == 1 and not stands
+ahead = ahead and place == 1
 
 -- How many permits it can hold from now on: none in a cool-down, and none where it would be a grant in
 -- the gap behind another's.
@@ -187,24 +172,17 @@ if want > 0 and plain and not paused then
     n, back = math.max(0, math.min(want, free)), held + freed
     if ahead then
       n, lacking = want, math.max(0, want - free)
-      if whole and lacking > 0 then
-        n = math.min(held, want)
-        lacking = want - n
-      end
     elseif name ~= '' then
-      n = stands and math.min(held, want) or 0
-      lacking = place and want - n or 0
+      n, lacking = 0, place and want or 0
     elseif value + freed < 0 and #queue > 0 then
       n = math.min(held, want) -- what lacks is another's
-    elseif n < want and (gap > 0 or whole) then
+    elseif n < want then
       n = math.min(held, n)
     end
   end
 end
 if name ~= '' then
-  if ahead and whole and n == want then
-    table.remove(queue, 1) -- nobody has been kept from anything
-  elseif ahead and lacking == 0 and n == want then
+  if ahead and lacking == 0 and n == want then
     -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
     -- the permits that it has got take to come back. Where little is left, they get those permits, too.
     local pause = math.min(interval, math.ceil(interval * 4.0 * want / rate))
@@ -232,14 +210,8 @@ local function wait()
   if lacking == 0 then
     return 0
   end
-  local first = place == 1
-  local need, step = n - value - back, first and 1 or math.max(1, math.min(100, floor(interval / 20)))
-  if (stands or whole) and first then
-    need, step = want - value - held, 0
-    if need <= 0 then
-      return 0
-    end
-  elseif need <= 0 then
+  local need, step = n - value - back, place == 1 and 1 or math.max(1, math.min(100, floor(interval / 20)))
+  if need <= 0 then
     return queue[1][1] == '0' and math.max(1, queue[1][2] - now) or step
   end
   local own, at, oldest = member(n), now + step, redis.call('ZRANGE', KEYS[3], 0, 127, 'WITHSCORES')
@@ -257,7 +229,7 @@ local function reply()
   if name == '' then
     return {0, n, rate, interval}
   end
-  return {0, n, rate, interval, lacking, floor(wait()), place or 0, place and me[3] or 0}
+  return {0, n, rate, interval, lacking, floor(wait()), place or 0}
 end
 -- Whoever waits for permits that lack keeps the limiter alive, even if nobody takes any for a while.
 if n == 0 and not mine and lacking == 0 then

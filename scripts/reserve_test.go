@@ -51,67 +51,69 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 		{"available", "a moment too early", set("", "6", member{-100, marked(-999, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 6 now", nil},
 		{"available", "ahead", set("", "6", member{hour, marked(-1000, 4, vvv)}), []any{now, "", 0, 0}, "0", "0 1 10 now", nil},
 		{"reserve", "the score has passed", set("", "6", member{-100, marked(-1000, 4, vvv)}),
-			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+			wants(7, 0), "0", "0 7 10 1000 0 0 1", then(pause, "3", member{0, own(0, 7)})},
 		{"reserve", "the score is ahead", set("", "6", member{hour, marked(-1000, 4, vvv)}),
-			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+			wants(7, 0), "0", "0 7 10 1000 0 0 1", then(pause, "3", member{0, own(0, 7)})},
 		{"reserve", "no more than it wants", set("", "6", member{-100, marked(-1000, 2, vvv)}, member{hour, marked(-1000, 2, www)}),
-			wants(7, 0), "0", "0 7 10 1000 0 0 1 0", then(pause, "1", member{0, own(0, 7)}, member{hour, marked(-1000, 2, www)})},
+			wants(7, 0), "0", "0 7 10 1000 0 0 1", then(pause, "1", member{0, own(0, 7)}, member{hour, marked(-1000, 2, www)})},
 		{"reserve", "what lacked has come back", set(mine, "-1", member{-900, own(0, 7)}, member{-100, marked(-1000, 4, vvv)}),
-			wants(7, 7), "0", "0 7 10 1000 0 0 1 0", then(pause, "3", member{0, own(0, 7)})},
+			wants(7, 7), "0", "0 7 10 1000 0 0 1", then(pause, "3", member{0, own(0, 7)})},
 		{"reserve", "it waits for the mark and not for the score", set("", "6", member{-100, marked(-900, 4, vvv)}),
-			wants(7, 0), "0", "0 7 10 1000 1 100 1 0", then(mine, "-1", member{-100, marked(-900, 4, vvv)}, member{0, own(0, 7)})},
+			wants(7, 0), "0", "0 7 10 1000 1 100 1", then(mine, "-1", member{-100, marked(-900, 4, vvv)}, member{0, own(0, 7)})},
 		{"reserve", "so it does if the score is ahead", set("", "6", member{hour, marked(-900, 4, vvv)}),
-			wants(7, 0), "0", "0 7 10 1000 1 100 1 0", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(-900, 4, vvv)})},
+			wants(7, 0), "0", "0 7 10 1000 1 100 1", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(-900, 4, vvv)})},
 		{"reserve", "the clock was set back", set("", "6", member{hour, marked(900, 4, vvv)}),
-			wants(7, 0), "0", "0 7 10 1000 1 1000 1 0", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(900, 4, vvv)})},
+			wants(7, 0), "0", "0 7 10 1000 1 1000 1", then(mine, "-1", member{0, own(0, 7)}, member{hour, marked(900, 4, vvv)})},
 		{"reserve", "the expired and the spent count once", set("", "0", member{-1000, own(0, 5)},
 			member{-1000, marked(-2000, 3, vvv)}, member{-100, grant('a', 2)}),
-			wants(10, 5), "0", "0 10 10 1000 2 900 1 0", then(mine, "-2", member{-100, grant('a', 2)}, member{0, own(0, 10)})},
+			wants(10, 5), "0", "0 10 10 1000 2 900 1", then(mine, "-2", member{-100, grant('a', 2)}, member{0, own(0, 10)})},
 		{"reserve", "128 in a call", *large(then("", "0", many...)),
-			wants(200, 0), "0", "0 200 200 1000 72 1 1 0", large(then(mine, "-72", rest...))},
+			wants(200, 0), "0", "0 200 200 1000 72 1 1", large(then(mine, "-72", rest...))},
 	})
 }
 
 // TestWhoTakesPermitsAheadFirst checks in which order callers take permits ahead of their return: whoever has waited longest
-// comes first, and by name of those that have waited as long, until the first begins or says that nobody is to come before it.
+// comes first, and by name of those that have waited as long. Nobody comes before one that has begun. An entry may be that of a
+// caller that was first and had not begun, which other versions wrote.
 func TestWhoTakesPermitsAheadFirst(t *testing.T) {
-	const stand = "stand"
 	ago := func(d int) int64 { return int64(instant - d) }
 	entry := func(name string, end int, since int64) string { return fmt.Sprint(name, " ", instant+end, " ", since) }
 	set := func(ahead string) state {
 		return state{hash: hash(), ahead: ahead, value: "0", members: []member{{-100, java(10)}}}
 	}
-	arrives := func(words string, since int64) []any { return []any{4, own(0, 0), 0, words, now, 0, "me", since} }
+	arrives := func(waited int) []any { return []any{4, own(0, 0), 0, "", now, 0, "me", waited} }
 	var rows []row
 	for _, c := range []struct {
 		name   string
 		before string
 		args   []any
-		reply  string // lacking, wait, place and since
+		reply  string // held, and after the rate lacking, wait and place
 		after  string
 	}{
-		{"nobody else", "", arrives(stand, -50), fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50))},
-		{"behind one who has waited longer", entry("a", 500, ago(60)), arrives(stand, -50),
-			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
-		{"before one who has waited less", entry("a", 500, ago(40)), arrives(stand, ago(50)),
-			fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50)) + " " + entry("a", 500, ago(40))},
-		{"as long, by name", entry("a", 500, ago(50)) + " " + entry("z", 500, ago(50)), arrives(stand, ago(50)),
-			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(50)) + " " + entry("me", 1000, ago(50)) + " " + entry("z", 500, ago(50))},
-		{"behind one before whom nobody comes", entry("a", 500, 0), arrives(stand, ago(50)),
-			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, 0) + " " + entry("me", 1000, ago(50))},
-		{"behind a pause", entry("0", 500, 0), arrives(stand, ago(50)),
-			fmt.Sprint("4 500 2 ", ago(50)), entry("0", 500, 0) + " " + entry("me", 1000, ago(50))},
-		{"one whose entry has ended", entry("a", 0, 0), arrives(stand, -50), fmt.Sprint("4 900 1 ", ago(50)), entry("me", 1000, ago(50))},
-		{"the first claims its place", entry("me", 500, ago(50)) + " " + entry("a", 500, ago(40)), arrives(stand, 0),
-			"4 900 1 0", entry("me", 1000, 0) + " " + entry("a", 500, ago(40))},
-		{"another cannot", entry("a", 500, ago(60)) + " " + entry("me", 500, ago(50)), arrives(stand, 0),
-			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
-		{"what was claimed goes back", entry("me", 500, 0) + " " + entry("a", 500, ago(60)), arrives(stand, ago(50)),
-			fmt.Sprint("4 50 2 ", ago(50)), entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"nobody else", "", arrives(50), "4 10 1000 4 900 1", entry("me", 1000, 0)},
+		{"behind one who has waited longer", entry("a", 500, ago(60)), arrives(50), "0 10 1000 4 50 2",
+			entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"before one who has waited less", entry("a", 500, ago(40)), arrives(50), "4 10 1000 4 900 1",
+			entry("me", 1000, 0) + " " + entry("a", 500, ago(40))},
+		{"as long, by name", entry("a", 500, ago(50)) + " " + entry("z", 500, ago(50)), arrives(50), "0 10 1000 4 50 2",
+			entry("a", 500, ago(50)) + " " + entry("me", 1000, ago(50)) + " " + entry("z", 500, ago(50))},
+		{"behind one that has begun", entry("a", 500, 0), arrives(50), "0 10 1000 4 50 2",
+			entry("a", 500, 0) + " " + entry("me", 1000, ago(50))},
+		{"behind a pause", entry("0", 500, 0), arrives(50), "0 10 1000 4 500 2",
+			entry("0", 500, 0) + " " + entry("me", 1000, ago(50))},
+		{"one whose entry has ended", entry("a", 0, 0), arrives(50), "4 10 1000 4 900 1", entry("me", 1000, 0)},
+		{"its entry counts", entry("a", 500, ago(60)) + " " + entry("me", 500, ago(50)), arrives(70), "0 10 1000 4 50 2",
+			entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"it begins", entry("me", 500, ago(50)) + " " + entry("a", 500, ago(40)), arrives(0), "4 10 1000 4 900 1",
+			entry("me", 1000, 0) + " " + entry("a", 500, ago(40))},
 		{"whoever leaves", entry("a", 500, 0) + " " + entry("me", 500, ago(50)), []any{0, own(0, 0), 0, "", now, 0, "me", 0},
-			"0 0 0 0", entry("a", 500, 0)},
+			"0 10 1000 0 0 0", entry("a", 500, 0)},
 	} {
-		rows = append(rows, row{"reserve", c.name, set(c.before), c.args, "0", "0 0 10 1000 " + c.reply, after(set(c.after))})
+		after := set(c.after)
+		if c.reply[0] == '4' {
+			after.value, after.members = "-4", append(after.members, member{0, own(0, 4)})
+		}
+		rows = append(rows, row{"reserve", c.name, set(c.before), c.args, "0", "0 " + c.reply, &after})
 	}
 	check(t, rows)
 }
@@ -124,6 +126,6 @@ func TestGapBelowZeroIsNone(t *testing.T) {
 		then := before
 		then.value, then.members = "-4", []member{{-100, java(10)}, {0, own(0, 4)}}
 		then.ahead = "a " + at(1000) + " 0"
-		check(t, []row{{"reserve", gap, before, []any{4, own(0, 0), 0, "", now, 0, "a"}, "0", "0 4 10 1000 4 900 1 0", &then}})
+		check(t, []row{{"reserve", gap, before, []any{4, own(0, 0), 0, "", now, 0, "a"}, "0", "0 4 10 1000 4 900 1", &then}})
 	}
 }

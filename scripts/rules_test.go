@@ -63,7 +63,7 @@ func TestValueThatIsNone(t *testing.T) {
 			{"release", "", before, []any{1, 0, now}, "0", "0 0 7", with("7", member{-100, m21("ab", 'a', 0, 3)})},
 			{"heal", "", before, []any{"", now, 100}, "0", "0 restored 10 done", with("6", before.members...)},
 			{"reserve", "", before, []any{2, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil},
-			{"reserve", "ahead", before, []any{2, own(0, 0), 0, "", now, 0, "me"}, "0", "0 0 10 1000 0 0 0 0", nil},
+			{"reserve", "ahead", before, []any{2, own(0, 0), 0, "", now, 0, "me"}, "0", "0 0 10 1000 0 0 0", nil},
 			{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
 			{"give_back", "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, member{-100, m21("ab", 'a', 0, 1)})},
 			{"lift_cool_down", "", free, []any{now}, "0", "0 1", with(v, before.members...)},

@@ -14,7 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
-const allSteps = "ask lose twice refund settle release check heal reserve stand die java rate cool reopen evict time all"
+const allSteps = "ask lose twice refund settle release check heal reserve die java rate cool reopen evict time all"
 
 // several are grants of which those of p1 lie between others.
 var several = [][2]int{{0, 1}, {0, 1}, {1, 2}, {0, 1}}
@@ -42,13 +42,12 @@ func TestEveryOrder(t *testing.T) {
 		{"heal refund settle release", 1, 5, 8},
 		{"heal refund settle release cool ask time", 1, 3, 5},
 		{"ask reserve healer rate time", 1, 3, 6},
-		{"ask reserve stand time", 1, 4, 6},
 		{"ask reserve java die time", 1, 4, 6},
 		{"ask cool rate time", 1, 4, 6},
 		{"ask cool reopen refund time", 1, 4, 6},
 		{"cool reserve time", 1, 3, 5},
 		{"ask java evict time", 1, 4, 7},
-		{"ask stand all time", 2, 3, 5},
+		{"ask reserve all time", 2, 3, 5},
 	} {
 		for _, typ := range []permit.Type{permit.Overall, permit.PerClient} {
 			for rate := int64(2); rate <= 3; rate++ {
@@ -113,7 +112,7 @@ var mutations = []mutation{
 	{"a cool-down is not obeyed", "acquire_rest", "if cooling > 0 then", "if false then", 0, "ask cool evict time", 5, "in a cool-down|the window|more than"},
 	{"a lifted cool-down gives nothing back", "lift_cool_down", "freed, lifted = freed + permits_of(m), 1", "lifted = 1", 0, "ask cool time", 4, "do not add up"},
 	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 4, "are left"},
-	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask stand reserve time", 5, "takes longer"},
+	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask reserve time", 5, "takes longer"},
 }
 
 // TestEveryOrderFindsFaults checks that each fault is found.

@@ -140,14 +140,12 @@ func (w *world) empty(s *state, l, p int) bool {
 	return ahead.text == "" && (value.text == "" || number(value.text)+set.used() == number(hash.hash["rate"])) && w.coolsUntil(s, l) <= s.now
 }
 
-// A runner is a process that reserves all permits of some limiters. It finds its places first if these are several.
+// A runner is a process that reserves all permits of some limiters.
 type runner struct {
-	p             int
-	next          int64 // when it goes on
-	since         int64 // since when it waits, see permit.Reservation
-	reserved      []reservation
-	want          []int64
-	stands, claim bool
+	p        int
+	next     int64 // when it goes on
+	reserved []reservation
+	want     []int64
 }
 
 // race checks that processes which reserve all permits of limiters, in turns, get them in time.
@@ -156,11 +154,11 @@ func (w *world) race(s *state, how string, within int64, limiters []int, procs .
 	bound := s.now
 	var list []*runner
 	for _, p := range procs {
-		r := &runner{p: p, next: s.now, since: -1, stands: len(limiters) > 1}
+		r := &runner{p: p, next: s.now}
 		for _, l := range limiters {
 			hash, _, _, _ := w.keysOf(s, 0, l)
 			v := s.procs[p].reserved[l]
-			if v.seq == 0 || r.stands {
+			if v.seq == 0 || len(limiters) > 1 {
 				v = reservation{seq: s.freeSeq(p) + 100}
 			}
 			r.want, r.reserved = append(r.want, number(hash.hash["rate"])), append(r.reserved, v)
@@ -203,30 +201,21 @@ func (w *world) race(s *state, how string, within int64, limiters []int, procs .
 	return fmt.Errorf("p%d goes on %s and reserves all of %v: 400 calls are not enough:%s", procs, how, limiters, said.String())
 }
 
-// run has a process go on, as the engine does. It reports whether the process has got all of its permits.
+// run has a process go on, as the engine does: it reserves one limiter after another, and moves what it has of others to the
+// present. It reports whether the process has got all of its permits.
 func (w *world) run(r *runner, limiters []int) (did string, served bool, err error) {
-	served = !r.stands
-	first, wait := true, int64(interval/2)
 	for i, l := range limiters {
 		v := &r.reserved[i]
-		if v.since = r.since; r.claim {
-			v.since = 0 // nobody is to come before it any more
-		}
-		a, err := w.reserve(r.p, l, *v, r.want[i], r.stands)
+		a, err := w.reserve(r.p, l, *v, r.want[i])
 		if err != nil {
 			return did, false, err
 		}
 		did += "; " + told(a)
 		v.held, v.unsure = a.Held, false
-		if a.Since > 0 {
-			r.since = a.Since
-		}
-		first = first && a.Place == 1
-		if v.whole = !r.stands && a.Held == r.want[i] && a.Lacking == 0; v.whole {
+		if v.whole = a.Held == r.want[i] && a.Lacking == 0; v.whole {
 			continue
 		}
-		served = false
-		if a.Place == 0 || !r.stands && a.Lacking == 0 { // there is a cool-down, or value was lost
+		if a.Place == 0 || a.Lacking == 0 { // there is a cool-down, or value was lost, or what it had is another's
 			look := one(r.p, 250, r.want[i])
 			look.DryRun = len(limiters) > 1
 			b, err := w.acquire(r.p, l, look)
@@ -236,21 +225,10 @@ func (w *world) run(r *runner, limiters []int) (did string, served bool, err err
 			}
 			a.Wait = b.wait
 		}
-		if !r.stands || a.Place != 1 {
-			wait = min(wait, max(1, a.Wait.Milliseconds()))
-		}
+		r.next += min(interval/2, max(1, a.Wait.Milliseconds()))
+		return did, false, nil
 	}
-	switch {
-	case !r.stands:
-	case !first:
-		r.claim = false
-	case !r.claim:
-		r.claim, wait = true, 0
-	default:
-		r.stands, wait = false, 0
-	}
-	r.next += wait
-	return did, served, nil
+	return did, true, nil
 }
 
 // slow notes that something took so long.

@@ -53,7 +53,6 @@ type call struct {
 type reservation struct {
 	seq        byte
 	want, held int64
-	since      int64 // of the next call, see permit.Reservation
 	unsure     bool
 	whole      bool // all permits are there
 }

@@ -54,10 +54,9 @@ func (w *world) steps() (list []step) {
 			add("healer", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Lowered) })
 			add("release", (*world).release)
 			for _, n := range []int64{w.Rate, w.Rate - 1, 0} {
-				add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, n, false, false) })
+				add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, n, false) })
 			}
-			add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, w.Rate, true, false) })
-			add("stand", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, w.Rate, false, true) })
+			add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, w.Rate, true) })
 			if l == 0 {
 				add("die", (*world).die)
 				add("all", (*world).all)
@@ -297,20 +296,17 @@ func (w *world) check(s *state, p, l int) (bool, error) {
 	return !a.unset, err
 }
 
-// extend renews the reservation of a process, or begins one. With stand it takes no permits. If n is 0 it gives all back.
-func (w *world) extend(s *state, p, l int, n int64, lose, stand bool) (bool, error) {
+// extend renews the reservation of a process, or begins one. If n is 0 it gives all back.
+func (w *world) extend(s *state, p, l int, n int64, lose bool) (bool, error) {
 	v := &s.procs[p].reserved[l]
-	if n == 0 && v.seq == 0 || n > 0 && v.seq > 0 && v.want != n || stand && (v.held > 0 || v.unsure) {
+	if n == 0 && v.seq == 0 || n > 0 && v.seq > 0 && v.want != n {
 		return false, nil
 	}
 	if v.seq == 0 {
-		*v = reservation{seq: s.freeSeq(p), want: n, since: -1}
+		*v = reservation{seq: s.freeSeq(p), want: n}
 	}
-	a, err := w.reserve(p, l, *v, n, stand)
+	a, err := w.reserve(p, l, *v, n)
 	what := fmt.Sprintf("p%d reserves %d of L%d", p, n, l)
-	if stand {
-		what = fmt.Sprintf("p%d stands for %d of L%d", p, n, l)
-	}
 	switch {
 	case errors.Is(err, permit.ErrNotInitialized) || errors.Is(err, permit.ErrPermitsExceedRate):
 		return false, nil

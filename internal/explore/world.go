@@ -173,10 +173,10 @@ func one(p int, seq byte, permits int64) permit.Batch {
 	return permit.Batch{ID: id(p, seq), Runs: []permit.Run{{Permits: permits, Count: 1}}}
 }
 
-// reserve runs reserve.lua for v. With stand it only renews v's place, and a whole v stays as it is.
-func (w *world) reserve(p, l int, v reservation, want int64, stand bool) (permit.Reserved, error) {
+// reserve runs reserve.lua for v, which stays as it is if it is whole.
+func (w *world) reserve(p, l int, v reservation, want int64) (permit.Reserved, error) {
 	return w.limiters[p][l].Reserve(w.ctx, permit.Reservation{Type: w.Type, ID: id(p, v.seq), Want: want, Held: v.held,
-		Unsure: v.unsure, Ahead: !v.whole, Stand: stand, Since: v.since})
+		Unsure: v.unsure, Ahead: !v.whole})
 }
 
 // keysOf returns the keys of a party in a limiter.

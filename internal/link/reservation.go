@@ -18,17 +18,14 @@ type Reservation struct {
 	ID      permit.ID
 	Permits int64       // wanted
 	Type    permit.Type // of the limiter
-	Ahead   bool        // take permits before they have come back; otherwise all that are there, or none
-	Since   int64       // since when the caller waits, as permit.Reservation has it
+	Ahead   bool        // take permits before they have come back; otherwise all that are there, or what is held
+	Waited  time.Duration
 
 	Last permit.Reserved // the last reply
 	Rate permit.Rate     // as last reported
 
 	unsure bool // a call has been lost, so Redis may hold another number
 }
-
-// Waited returns how long a caller that came then has waited, in the form of permit.Reservation.Since.
-func Waited(came time.Time) int64 { return -max(1, time.Since(came).Milliseconds()) }
 
 // Renew moves the grant of asked, which has that many permits, to the present instant. It reports false if they cannot be
 // granted now: then nothing is held any more. With an error the grant may be held or not.
@@ -69,8 +66,7 @@ func (v *Reservation) Grow(ctx context.Context) error {
 
 // call returns the arguments of a call after which that many permits are held.
 func (v *Reservation) call(want int64) permit.Reservation {
-	return permit.Reservation{Type: v.Type, ID: v.ID, Want: want, Held: v.Last.Held, Whole: !v.Ahead, Unsure: v.unsure,
-		Ahead: v.Ahead, Since: v.Since}
+	return permit.Reservation{Type: v.Type, ID: v.ID, Want: want, Held: v.Last.Held, Unsure: v.unsure, Ahead: v.Ahead, Waited: v.Waited}
 }
 
 // Refund gives back what is held. It works even if the Engine is closed. If it fails, the permits are free again after one

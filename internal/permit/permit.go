@@ -226,18 +226,16 @@ type Part struct {
 	Floor   int64 // permits that are to stay free
 }
 
-// A Reservation holds permits of one limiter until its caller has all that it needs: the caller waits for more
-// permits than are free, or for other limiters.
+// A Reservation holds permits of one limiter for a caller that waits for more permits than are free, or for other
+// limiters. It holds all that are wanted or, unless it is ahead, what it held.
 type Reservation struct {
 	Type   Type
 	ID     ID
-	Want   int64 // permits to hold from now on
-	Held   int64 // permits held until now
-	Whole  bool  // take all of them or none
-	Unsure bool  // a call has been lost, so the number held may differ from Held
-	Ahead  bool  // take them before they have come back, so that nobody else takes them when they do
-	Stand  bool  // with Ahead: take none yet, only keep the place among those that take permits ahead
-	Since  int64 // with Ahead: since when the caller waits; see ARGV[9] of reserve
+	Want   int64         // permits to hold from now on
+	Held   int64         // permits held until now
+	Unsure bool          // a call has been lost, so the number held may differ from Held
+	Ahead  bool          // take them before they have come back, so that nobody else takes them when they do
+	Waited time.Duration // with Ahead: for how long the caller had waited at its first call
 }
 
 // A Reserved is the reply to a Reservation.
@@ -246,6 +244,5 @@ type Reserved struct {
 	Lacking int64         // of a Reservation with Ahead, permits that have yet to come back
 	Wait    time.Duration // until they have, or until it is worth while to ask again; 0 if not known
 	Place   int64         // of a Reservation with Ahead, among those that take permits ahead; 0 for none
-	Since   int64         // of a Reservation with Ahead, since when the caller waits, in ms of the limiter's clock
 	Rate    Rate          // without its type
 }

@@ -51,14 +51,12 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.R
 }
 
 func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error) {
-	ahead, fields := "", 4
+	ahead, fields, s := "", 4, l.Scripts.Reserve
 	if v.Ahead {
-		ahead, fields = hex.EncodeToString(v.ID[:]), 8
+		ahead, fields = hex.EncodeToString(v.ID[:]), 7
 	}
-	words := words(word{v.Whole, "whole"}, word{v.Unsure, "unsure"}, word{v.Stand, "stand"})
-	s := l.Scripts.Reserve
 	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, Member(l.LongLength, v.ID, uint32(v.Held)),
-		v.Held, words, l.now(), l.KeyTTL.Milliseconds(), ahead, v.Since)
+		v.Held, words(word{v.Unsure, "unsure"}), l.now(), l.KeyTTL.Milliseconds(), ahead, v.Waited.Milliseconds())
 	if err != nil {
 		return permit.Reserved{}, err
 	}
@@ -81,7 +79,7 @@ func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	}
 	a := permit.Reserved{Held: r[1], Rate: permit.Rate{Type: v.Type, Permits: r[2], Interval: ms(r[3])}}
 	if v.Ahead {
-		a.Lacking, a.Wait, a.Place, a.Since = r[4], ms(r[5]), r[6], r[7]
+		a.Lacking, a.Wait, a.Place = r[4], ms(r[5]), r[6]
 	}
 	return a, nil
 }
