@@ -132,14 +132,12 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 // until the first waiter can be served. If the request has an outcome already, that counts.
 func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duration, error) {
 	s.lock()
-	var ended []*request
 	if r.Degraded && r.state != hasEnded && err == nil {
-		ended = l.serveQueueLocked(false, nil) // its share may expire at this very instant
+		l.serveQueueLocked(false) // its share may expire at this very instant
 		l.rearmLocked()
 	}
 	if r.state == hasEnded {
 		s.unlock()
-		wake(ended)
 		<-r.done
 		return r, 0, nil
 	}
@@ -148,11 +146,10 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duratio
 	wait := l.headWaitLocked()
 	l.abandonLocked(r)
 	if r.Degraded {
-		ended = l.serveQueueLocked(false, ended) // the callers behind it
+		l.serveQueueLocked(false) // the callers behind it
 		l.rearmLocked()
 	}
 	s.unlock()
-	wake(ended)
 	return nil, wait, err
 }
 

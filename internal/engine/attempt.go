@@ -131,17 +131,15 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 	}
 	stays := func(r *request) bool { return r.want.Wait && (r.Degraded || now.Before(until(r))) }
 	l.shard.lock()
-	ended := f.answerLocallyLocked(f.ended[:0])
-	ended, waits = f.endCallersLocked(err, ended, stays)
-	for l.tries.n > 0 {
-		ended = l.tries.first.failLocked(err, ended)
-	}
+	f.answerLocallyLocked()
+	waits = f.endCallersLocked(err, stays)
+	l.failTriesLocked(err)
 	limit = now.Add(time.Hour)
 	closed := l.waiters.n > l.waiters.policies      // the others wait for what their policy grants
 	for r := l.waiters.first; r != nil && closed; { // who comes later has a later limit
 		next := r.next
 		if !r.Degraded && r.state != isInFlight && !stays(r) {
-			ended = r.failLocked(err, ended)
+			l.shard.failLocked(r, err)
 		} else if !r.Degraded && stays(r) {
 			limit = until(r)
 			break
@@ -149,6 +147,5 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		r = next
 	}
 	l.shard.unlock()
-	wake(ended)
 	return waits, limit
 }

@@ -29,9 +29,9 @@ type flight struct {
 	inline      bool // it runs in the goroutine of its caller
 	call        outage.Call
 	local       *outage.Share
-	ticket      fair.Ticket // of callers that pass the first waiter
-	taken       int64       // permits that were granted to its callers
-	ended       []*request
+	ticket      fair.Ticket    // of callers that pass the first waiter
+	taken       int64          // permits that were granted to its callers
+	crowd       bool           // the last reply ended several requests
 	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
 }
 
@@ -133,18 +133,18 @@ func (f *flight) pruneLocked() bool {
 	return true
 }
 
-// endCallersLocked ends the requests in the flight with err, except those for which stays returns true. If stays is
-// nil, it ends all.
-func (f *flight) endCallersLocked(err error, ended []*request, stays func(*request) bool) (_ []*request, stay bool) {
+// endCallersLocked ends the requests in the flight with err, except those for which stays returns true, and reports
+// whether there are any. If stays is nil, it ends all.
+func (f *flight) endCallersLocked(err error, stays func(*request) bool) (stay bool) {
 	f.dropLocked(func(r *request) bool {
 		if stays != nil && stays(r) {
 			stay = true
 			return false
 		}
-		ended = r.failLocked(err, ended)
+		f.limiter.shard.failLocked(r, err)
 		return true
 	})
-	return ended, stay
+	return stay
 }
 
 // dropLocked removes the callers for which drops returns true, and those that have their outcome. After these are
@@ -165,7 +165,7 @@ func (f *flight) fly() {
 	for f != nil {
 		for f.step() {
 		}
-		if len(f.ended) > 1 {
+		if f.crowd {
 			// The callers that have their outcomes may ask again at once. Let them, so that their requests
 			// share the next flight.
 			runtime.Gosched()
@@ -253,10 +253,9 @@ func (f *flight) refundUnclaimed() {
 func (f *flight) fail(err error) {
 	l := f.limiter
 	l.shard.lock()
-	ended, _ := f.endCallersLocked(err, f.ended[:0], nil)
+	f.endCallersLocked(err, nil)
 	if f.InOrder {
 		l.newHeadLocked()
 	}
 	l.shard.unlock()
-	wake(ended)
 }

@@ -67,27 +67,24 @@ func (g *gathering) run(ctx context.Context) {
 	defer l.shard.engine.calls.Done()
 	whole, err := g.gather(ctx)
 	l.shard.lock()
-	var ended []*request
-	granted := whole && g.head != nil
+	head := g.head
+	granted := whole && head != nil
 	if granted {
-		r := g.head
-		l.share.Pay(r.want.Permits)
-		r.Asked = link.Asked{Type: g.v.Type, ID: g.v.ID}
-		ended = r.grantLocked(&permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0, ended)
-	} else if err != nil && g.head != nil {
-		ended = g.head.failLocked(err, ended)
+		l.share.Pay(head.want.Permits)
+		head.Asked = link.Asked{Type: g.v.Type, ID: g.v.ID}
+		l.shard.grantLocked(head, &permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0)
+	} else if err != nil && head != nil {
+		l.shard.failLocked(head, err)
 	}
 	l.gathering = nil
-	if r := g.head; r != nil {
-		r.gathers = nil
-	}
-	if len(ended) > 0 {
+	if granted || head != nil && err != nil {
 		l.newHeadLocked()
+	} else if head != nil {
+		head.gathers = nil
 	}
 	l.scheduleLocked()
 	l.rearmLocked()
 	l.shard.unlock()
-	wake(ended)
 	if !granted && g.v.Holds() {
 		g.v.Refund()
 	}

@@ -16,9 +16,9 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	l.shard.lock()
 	missed := f.learnLocked(a, begin)
 	head := l.waiters.first
-	ended := f.grantLocked(a, f.ended[:0])
+	f.grantLocked(a)
 	if len(f.unclaimed) > 0 {
-		ended = f.passOnLocked(a, ended)
+		f.passOnLocked(a)
 	}
 	head = l.noteHeadLocked(head)
 
@@ -60,13 +60,11 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
 			l.shard.rejections.Learn(l.link.QueueID, f.Runs[0].Permits, begin, a)
 		}
-		ended = f.rejectLocked(a, ended)
+		f.rejectLocked(a)
 	}
 	l.noteHeadLocked(head)
-	f.ended = ended
+	f.crowd = len(l.shard.ended) > 1
 	l.shard.unlock()
-	wake(ended)
-	clear(ended)
 }
 
 // learnLocked records what the reply says about the limiter. It reports whether a dry run found permits.
@@ -110,7 +108,7 @@ func (f *flight) learnOthersLocked(a *permit.Reply) {
 
 // grantLocked gives the grants of each run to its callers that are still there, in their order. Grants without a
 // caller are unclaimed.
-func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
+func (f *flight) grantLocked(a *permit.Reply) {
 	left := a.Available
 	for i := range f.Runs {
 		left += max(0, a.Granted[i]) * f.Runs[i].Permits
@@ -123,7 +121,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			switch {
 			case r == nil || !r.live():
 			case n < 0:
-				ended = r.failLocked(permit.Exceeds(f.limiter.link.Name, each, f.Floor, a.Rate.Permits), ended)
+				f.limiter.shard.failLocked(r, permit.Exceeds(f.limiter.link.Name, each, f.Floor, a.Rate.Permits))
 			case n > 0:
 				n--
 				left -= each
@@ -131,7 +129,7 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 				if r.want.Own {
 					r.Asked = link.Asked{Type: f.Type, ID: f.ID.Run(i)}
 				}
-				ended = r.grantLocked(a, left, ended)
+				f.limiter.shard.grantLocked(r, a, left)
 			default:
 				rest = append(rest, r)
 			}
@@ -144,16 +142,15 @@ func (f *flight) grantLocked(a *permit.Reply, ended []*request) []*request {
 			f.unclaimed = append(f.unclaimed, permit.Grant{ID: f.ID.Run(i), Permits: granted, Keep: granted - n*each})
 		}
 	}
-	return ended
 }
 
 // passOnLocked gives unclaimed permits to the callers in the queue, as long as the first of them can be served and
 // came before Redis was asked. A caller that came later could get a grant that is older than its call. By the time it
 // uses the grant, Redis may have granted the same permits again.
-func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
+func (f *flight) passOnLocked(a *permit.Reply) {
 	l := f.limiter
 	if l.flights.ofQueue() > 0 && !f.InOrder {
-		return ended // another flight is about to serve them
+		return // another flight is about to serve them
 	}
 	_, down := l.link.Health().Since()
 	takes := func(r *request, free int64) bool {
@@ -163,15 +160,14 @@ func (f *flight) passOnLocked(a *permit.Reply, ended []*request) []*request {
 		g := &f.unclaimed[i]
 		for r := l.waiters.first; takes(r, g.Permits-g.Keep); r = l.waiters.first {
 			g.Keep += r.want.Permits
-			ended = r.grantLocked(a, a.Available, ended)
+			l.shard.grantLocked(r, a, a.Available)
 		}
 	}
-	return ended
 }
 
 // rejectLocked ends the tries and lets the queue wait. A reply reports the wait of only one request. So the flight
 // asks again for tries that were rejected behind others and have to report their own wait.
-func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
+func (f *flight) rejectLocked(a *permit.Reply) {
 	l := f.limiter
 	for i := range f.Runs {
 		rest := f.callers[i][:0]
@@ -183,7 +179,7 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 			case i > 0 && !f.InOrder && r.want.TellWait:
 				rest = append(rest, r)
 			default:
-				ended = r.rejectLocked(a, ended)
+				l.shard.rejectLocked(r, a)
 			}
 		}
 		clear(f.callers[i][len(rest):])
@@ -193,13 +189,13 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 		if f.pruneLocked() {
 			f.next = asks
 		}
-		return ended
+		return
 	}
 	now := time.Now()
 	if f.ticket.Passes() {
 		_, wait := l.share.Next(f.Runs[0].Permits, l.waiters.n-1, f.Allowance.Grace, a, l.rate, now)
 		l.first.pass.Wait(f.ticket, now.Add(max(wait, time.Millisecond)))
-		return ended
+		return
 	}
 	most := a.Rate.Interval // in a cool-down it is more
 	if now.Sub(l.first.since) > 2*most {
@@ -214,7 +210,6 @@ func (f *flight) rejectLocked(a *permit.Reply, ended []*request) []*request {
 		l.first.askAt = time.Time{}
 	}
 	for r := l.waiters.earliest(); r != nil && l.isTooLateLocked(r); r = l.waiters.earliest() {
-		ended = r.rejectLocked(a, ended)
+		l.shard.rejectLocked(r, a)
 	}
-	return ended
 }

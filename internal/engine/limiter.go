@@ -201,17 +201,21 @@ func (l *limiter) permitsAreKeptLocked() bool {
 }
 
 // closeLocked fails all requests.
-func (l *limiter) closeLocked(ended []*request) []*request {
+func (l *limiter) closeLocked() {
 	for _, f := range l.flights {
-		ended, _ = f.endCallersLocked(permit.ErrClosed, ended, nil)
+		f.endCallersLocked(permit.ErrClosed, nil)
 	}
-	for l.tries.n > 0 {
-		ended = l.tries.first.failLocked(permit.ErrClosed, ended)
-	}
+	l.failTriesLocked(permit.ErrClosed)
 	for l.waiters.n > 0 {
-		ended = l.waiters.first.failLocked(permit.ErrClosed, ended)
+		l.shard.failLocked(l.waiters.first, permit.ErrClosed)
 	}
 	l.rearmLocked()
 	l.setLocalTimerLocked(time.Time{})
-	return ended
+}
+
+// failTriesLocked fails the requests that neither wait nor are in flight.
+func (l *limiter) failTriesLocked(err error) {
+	for l.tries.n > 0 {
+		l.shard.failLocked(l.tries.first, err)
+	}
 }

@@ -128,11 +128,11 @@ func (l *limiter) hasLocalQueueLocked() bool { return l.waiters.shares > 0 }
 
 // serveQueueLocked decides the requests in the queue that their policy can decide now, in order, and sets the timer
 // for the next one. With all set it looks at all of them, otherwise only up to the first that has to wait.
-func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
+func (l *limiter) serveQueueLocked(all bool) {
 	since, cause := l.link.Health().Since()
 	if cause == nil {
 		l.setLocalTimerLocked(time.Time{})
-		return ended
+		return
 	}
 	var (
 		now    = time.Now()
@@ -147,7 +147,7 @@ func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 			at, decided := l.decideLocallyLocked(r, now, since, cause, behind)
 			switch {
 			case decided:
-				ended = r.endLocked(ended)
+				l.shard.endLocked(r)
 			case due.IsZero() || at.Before(due):
 				due = at
 			}
@@ -160,13 +160,12 @@ func (l *limiter) serveQueueLocked(all bool, ended []*request) []*request {
 	if l.waiters.first != head {
 		l.first.since = now
 	}
-	if len(ended) > 0 {
+	if len(l.shard.ended) > 0 {
 		for _, f := range l.flights {
 			f.dropLocked(func(*request) bool { return false })
 		}
 	}
 	l.setLocalTimerLocked(due)
-	return ended
 }
 
 // setLocalTimerLocked sets the timer that calls serveQueueLocked at due, or stops it if due is zero.
@@ -188,26 +187,24 @@ func (l *limiter) setLocalTimerLocked(due time.Time) {
 // limiter has been evicted or is another one; only offline.due says whether anything is due.
 func (l *limiter) onLocalTimer() {
 	l.shard.lock()
-	var ended []*request
+	defer l.shard.unlock()
 	if !l.offline.due.IsZero() && !time.Now().Before(l.offline.due) {
-		ended = l.serveQueueLocked(false, nil)
+		l.serveQueueLocked(false)
 		l.rearmLocked()
 	}
-	l.shard.unlock()
-	wake(ended)
 }
 
 // answerLocallyLocked decides the requests in the flight and in the queues that their policy can decide, if Redis is
 // down.
-func (f *flight) answerLocallyLocked(ended []*request) []*request {
+func (f *flight) answerLocallyLocked() {
 	l := f.limiter
 	since, cause := l.link.Health().Since()
 	if cause == nil {
-		return ended
+		return
 	}
 	if !l.offline.servedFor.Equal(since) { // whoever comes later is looked at then
 		l.offline.servedFor = since
-		ended = l.serveQueueLocked(true, ended)
+		l.serveQueueLocked(true)
 	}
 	now, behind := time.Now(), time.Time{}
 	if l.hasLocalQueueLocked() {
@@ -215,7 +212,7 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	}
 	decide := func(r *request) {
 		_, _ = l.decideLocallyLocked(r, now, since, cause, behind)
-		ended = r.endLocked(ended)
+		l.shard.endLocked(r)
 	}
 	f.dropLocked(func(r *request) bool {
 		if r.want.Policy == nil || r.want.Wait {
@@ -234,11 +231,10 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 	for r := l.waiters.first; r != nil && l.waiters.yields > 0; {
 		next := r.next
 		if r.want.Yields {
-			ended = r.failLocked(permit.Unavailable("acquire", l.link.Name, cause), ended)
+			l.shard.failLocked(r, permit.Unavailable("acquire", l.link.Name, cause))
 		}
 		r = next
 	}
-	return ended
 }
 
 // decideAll decides the requests in flight to the Redis with the given health, which is down because of cause: those
@@ -246,32 +242,30 @@ func (f *flight) answerLocallyLocked(ended []*request) []*request {
 func (e *Engine) decideAll(health *outage.Health, cause error) {
 	for i := range e.shards {
 		s := &e.shards[i]
-		var ended []*request
 		s.lock()
 		for _, l := range s.limiters {
 			if l.link.Health() == health {
-				ended = l.decideAllLocked(cause, ended)
+				l.decideAllLocked(cause)
 			}
 		}
 		s.unlock()
-		wake(ended)
 	}
 	e.slowed.Happened()
 }
 
 // decideAllLocked is decideAll for one limiter. It leaves out a caller that makes its call itself, which only callers
 // without a policy and without a deadline do: it gets the reply, however late.
-func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
+func (l *limiter) decideAllLocked(cause error) {
 	err := permit.Unavailable("acquire", l.link.Name, link.WithLast(cause, l.lastErr))
 	for _, f := range l.flights {
 		if f.inline || f.healthProbe {
 			continue
 		}
-		ended = f.answerLocallyLocked(ended)
+		f.answerLocallyLocked()
 		f.dropLocked(func(r *request) bool {
 			switch {
 			case !r.want.Wait:
-				ended = r.failLocked(err, ended)
+				l.shard.failLocked(r, err)
 			case r.sharesLocally(): // or Redis would grant it something, too
 				r.state = isQueued
 			default:
@@ -281,9 +275,6 @@ func (l *limiter) decideAllLocked(cause error, ended []*request) []*request {
 		})
 	}
 	if len(l.flights) > 0 {
-		for l.tries.n > 0 {
-			ended = l.tries.first.failLocked(err, ended)
-		}
+		l.failTriesLocked(err)
 	}
-	return ended
 }

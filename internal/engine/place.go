@@ -143,7 +143,6 @@ func (p *Place) Leave() {
 // giveTurnLocked lets the first in the queue, which has a place, ask by itself. The queue waits until the turn ends.
 func (l *limiter) giveTurnLocked(r *request) {
 	l.turn, r.place.keeps = r.place, l.headIsStarvingLocked()
-	r.unqueueLocked()
-	r.state, r.Granted = hasEnded, true
-	r.done <- struct{}{}
+	r.Granted = true
+	l.shard.endLocked(r)
 }

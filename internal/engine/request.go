@@ -105,33 +105,24 @@ func (r *request) permits() int64 {
 	return r.want.Permits
 }
 
-// endLocked marks r, which has its outcome, as ended and appends it to ended. Its caller learns of it from
-// wake, after the lock is free.
-func (r *request) endLocked(ended []*request) []*request {
+// endLocked ends r, which has its outcome. Its caller goes on when the lock is free, and may reuse r at once.
+func (s *shard) endLocked(r *request) {
 	r.unqueueLocked()
 	r.state = hasEnded
-	return append(ended, r)
+	s.ended = append(s.ended, r)
 }
 
-func (r *request) failLocked(err error, ended []*request) []*request {
+func (s *shard) failLocked(r *request, err error) {
 	r.Err = err
-	return r.endLocked(ended)
+	s.endLocked(r)
 }
 
-func (r *request) rejectLocked(a *permit.Reply, ended []*request) []*request {
+func (s *shard) rejectLocked(r *request, a *permit.Reply) {
 	r.Degraded, r.Available, r.Wait, r.Reply = false, a.Available, a.Wait, a
-	return r.endLocked(ended)
+	s.endLocked(r)
 }
 
-func (r *request) grantLocked(a *permit.Reply, left int64, ended []*request) []*request {
+func (s *shard) grantLocked(r *request, a *permit.Reply, left int64) {
 	r.Granted, r.Degraded, r.Available, r.Reply = true, false, left, a
-	return r.endLocked(ended)
-}
-
-// wake lets the callers of ended requests go on. They may reuse the requests at once, so nothing else may touch the
-// requests afterwards.
-func wake(ended []*request) {
-	for _, r := range ended {
-		r.done <- struct{}{}
-	}
+	s.endLocked(r)
 }

@@ -160,7 +160,7 @@ func (l *limiter) newFlightLocked() *flight {
 
 // recycleFlight keeps f, which nobody uses any more, for reuse.
 func (e *Engine) recycleFlight(f *flight) {
-	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, ended: f.ended[:0], unclaimed: f.unclaimed[:0]}
+	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, unclaimed: f.unclaimed[:0]}
 	e.flights.Put(f)
 }
 

@@ -26,6 +26,7 @@ type shard struct {
 	closed   bool
 	health   outage.Health  // of a part of a divided Redis that cannot be told from others
 	ready    []*flight      // they leave when the lock is free
+	ended    []*request     // their callers go on when the lock is free
 	memory   *outage.Memory // for outages; nil as long as no request has a policy
 
 	rejections known.Rejections // of limiters that may be idle
@@ -36,17 +37,22 @@ const few = 8
 
 func (s *shard) lock() { s.mu.Lock() }
 
-// unlock releases the lock, and starts the flights that became ready under it.
+// unlock releases the lock, wakes the callers whose requests ended under it, and starts the flights that became ready.
 func (s *shard) unlock() {
-	if len(s.ready) == 0 {
+	if len(s.ready) == 0 && len(s.ended) == 0 {
 		s.mu.Unlock()
 		return
 	}
-	var some [4]*flight // rarely are there more
-	ready := append(some[:0], s.ready...)
+	var fewFlights [4]*flight // rarely are there more
+	var fewRequests [16]*request
+	ready, ended := append(fewFlights[:0], s.ready...), append(fewRequests[:0], s.ended...)
 	clear(s.ready)
-	s.ready = s.ready[:0]
+	clear(s.ended)
+	s.ready, s.ended = s.ready[:0], s.ended[:0]
 	s.mu.Unlock()
+	for _, r := range ended {
+		r.done <- struct{}{}
+	}
 	for _, f := range ready {
 		go f.fly()
 	}
@@ -134,15 +140,13 @@ func (s *shard) evictIdleLocked(keep *limiter) {
 func (s *shard) close() {
 	s.lock()
 	s.closed = true
-	var ended []*request
 	for _, l := range slices.Clone(s.limiters) { // those that become idle leave
-		ended = l.closeLocked(ended)
+		l.closeLocked()
 	}
 	for len(s.limiters) > 0 {
 		s.removeLocked(s.limiters[0])
 	}
 	s.unlock()
-	wake(ended)
 }
 
 // The methods below make a shard a link.Queue.
