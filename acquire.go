@@ -51,7 +51,9 @@ type Result struct {
 // Redis is unavailable the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	l = l.made()
-	r, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: timeout > 0, Timeout: timeout, Known: l.known, Policy: l.policy})
+	want := l.want
+	want.Permits, want.Wait, want.Timeout = permits, timeout > 0, timeout
+	r, err := l.acquire(ctx, want)
 	return r.Granted, err
 }
 
@@ -61,7 +63,9 @@ func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout tim
 // [RateLimiter.TryAcquire].
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	l = l.made()
-	_, err := l.acquire(ctx, engine.Request{Permits: permits, Wait: true, Policy: l.policy})
+	want := l.want
+	want.Permits, want.Wait = permits, true
+	_, err := l.acquire(ctx, want)
 	return err
 }
 
@@ -74,7 +78,9 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 // Once the first of them has been passed over for a whole interval, Allow rejects until that caller has been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
 	l = l.made()
-	r, err := l.acquire(ctx, engine.Request{Permits: permits, TellWait: true, Known: l.known, Policy: l.policy})
+	want := l.want
+	want.Permits, want.TellWait = permits, true
+	r, err := l.acquire(ctx, want)
 	if err != nil || r.Reply == nil {
 		return Result{}, err
 	}
@@ -101,15 +107,18 @@ func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64
 	if err = l.checkPermits(ctx, permits); err != nil {
 		return 0, Result{}, err
 	}
-	h := l.in(true)
+	h := l.handle.Lower(l.want.Floor)
 	if s := h.State(); s.Busy && !h.Health().Down() {
 		return 0, Result{Wait: max(time.Until(s.Grant), time.Millisecond), Rate: rateOf(s.Rate), Time: time.Now()}, nil
 	}
-	a, err := carry(ctx, []Demand{{Limiter: l}}, func() (a permit.Reply, err error) {
+	var a permit.Reply
+	for sets := (carriedSets{}); ; {
 		a, got, err = h.AskUpTo(ctx, permits)
-		return a, err
-	})
-	if l.policy != nil && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
+		if err == nil || !sets.again(ctx, &err, Demand{Limiter: l}) {
+			break
+		}
+	}
+	if l.want.Policy != nil && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
 		return l.takeLocally(ctx, permits)
 	}
 	if err != nil {
@@ -127,7 +136,7 @@ func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64
 	now := time.Now()
 	r = Result{Degraded: true, Time: now}
 	for step := permits; step > 0 && got < permits; step = min(step, permits-got) {
-		at, failed := l.handle.TakeLocally(ctx, l.policy, step, now)
+		at, failed := l.handle.TakeLocally(ctx, l.want.Policy, step, now)
 		if failed == nil && !at.After(now) {
 			got += step
 			continue
@@ -148,7 +157,7 @@ func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64
 // a bound of 0 each request asks Redis. If bound is negative, every call of the handle returns ErrInvalidArgument.
 func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	handle := *l.made()
-	handle.known = bound
+	handle.want.Known = bound
 	if bound < 0 && handle.err == nil {
 		handle.err = invalid("CachedRejections: %v is negative", bound)
 	}
@@ -193,14 +202,19 @@ func (l *RateLimiter) acquire(ctx context.Context, want engine.Request) (got eng
 	if err != nil {
 		return got, err
 	}
-	byContext := false
+	deadline, byContext := engine.Deadline(want.Timeout), false
 	if want.Wait && l.client.cfg.rejectEarly {
-		deadline, bound := boundByContext(ctx, deadlineAfter(want.Timeout))
-		if byContext = bound; bound {
+		if deadline, byContext = boundByContext(ctx, deadline); byContext {
 			want.Timeout = engine.Timeout(deadline)
 		}
 	}
-	if got, err = l.pass(ctx, want); byContext && err == nil && !got.Granted {
+	for sets := (carriedSets{}); ; want.Timeout = engine.Timeout(deadline) {
+		got, err = l.handle.Acquire(ctx, want)
+		if err == nil || l.rate == nil || !sets.again(ctx, &err, Demand{Limiter: l}) {
+			break
+		}
+	}
+	if byContext && err == nil && !got.Granted {
 		err = permit.TooLate(l.name, got.Wait)
 	}
 	return got, err
@@ -213,17 +227,6 @@ func boundByContext(ctx context.Context, deadline time.Time) (earlier time.Time,
 		return deadline, false
 	}
 	return d, true
-}
-
-// pass passes a request on, and handles a rate that l carries and the class of l.
-func (l *RateLimiter) pass(ctx context.Context, r engine.Request) (engine.Outcome, error) {
-	switch {
-	case l.rate != nil:
-		return l.acquireCarrying(ctx, r)
-	case l.class != nil:
-		return l.acquireInClass(ctx, r)
-	}
-	return l.handle.Acquire(ctx, r)
 }
 
 // peek asks without taking permits, if the request is valid, and tells the hooks.
@@ -240,7 +243,8 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (a permit.Reply, 
 	if err = l.checkPermits(ctx, permits); err != nil {
 		return a, err
 	}
-	return l.in(true).Peek(ctx, permits)
+	class := l.handle.Lower(l.want.Floor)
+	return class.Peek(ctx, permits)
 }
 
 func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooked }
@@ -273,12 +277,4 @@ func (l *RateLimiter) checkPermits(ctx context.Context, permits int64) error {
 		return invalid("asked for %d permits of %q, which is not in 1..%d", permits, l.name, int64(permit.Max))
 	}
 	return nil
-}
-
-// deadlineAfter returns when a timeout that begins now ends. It is the zero Time, which means never, if timeout <= 0.
-func deadlineAfter(timeout time.Duration) time.Time {
-	if timeout <= 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(timeout)
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -53,10 +54,7 @@ type AllResult struct {
 // ErrInvalidArgument if there is no demand, if there are more than 64, or if a limiter belongs to another Client.
 // After an error, and at once when ctx is done, it gives back what was granted or reserved.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
-	if timeout <= 0 {
-		return c.acquireAll(ctx, false, time.Time{}, demands, nil)
-	}
-	return c.acquireAll(ctx, true, time.Now().Add(timeout), demands, nil)
+	return c.acquireAll(ctx, timeout > 0, engine.Deadline(timeout), demands, nil)
 }
 
 // AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. An
@@ -71,7 +69,7 @@ func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, 
 // permits were rejected. It returns the same errors, such as ErrUnavailable.
 func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
 	var grants []*Grant
-	wait, deadline := timeout > 0, deadlineAfter(timeout)
+	wait, deadline := timeout > 0, engine.Deadline(timeout)
 	r, err := c.acquireAll(ctx, wait, deadline, demands, &grants)
 	slices.SortFunc(grants, func(a, b *Grant) int {
 		return cmp.Compare(slices.IndexFunc(demands, a.isOf), slices.IndexFunc(demands, b.isOf))
@@ -108,7 +106,12 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 	if wait && c.cfg.rejectEarly {
 		deadline, byContext = boundByContext(ctx, deadline)
 	}
-	got, err = carry(ctx, demands, func() (AllResult, error) { return c.acquireOnce(ctx, wait, deadline, demands, own) })
+	for sets := (carriedSets{}); ; {
+		got, err = c.acquireOnce(ctx, wait, deadline, demands, own)
+		if err == nil || !sets.again(ctx, &err, demands...) {
+			break
+		}
+	}
 	if byContext && err == nil && !got.Granted {
 		name := first
 		if got.Limiter != nil {
@@ -120,27 +123,12 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 }
 
 func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time, demands []Demand, own *[]*Grant) (AllResult, error) {
-	parts, age := make([]list.Demand, len(demands)), time.Duration(0)
+	parts := make([]list.Demand, len(demands))
 	for i, d := range demands {
-		parts[i] = list.Demand{Handle: d.Limiter.in(true), Permits: d.Permits, Policy: d.Limiter.policy, Own: own != nil}
-		age = max(age, d.Limiter.ageing())
+		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.want.Policy, Own: own != nil,
+			Floor: d.Limiter.want.Floor, Age: d.Limiter.want.Age}
 	}
-	waitIn := func(ctx context.Context, lower bool, deadline time.Time) (list.Outcome, error) {
-		for i, d := range demands {
-			parts[i].Handle = d.Limiter.in(lower)
-		}
-		return c.lists.Wait(ctx, parts, deadline)
-	}
-	var a list.Outcome
-	var err error
-	switch {
-	case !wait:
-		a, err = c.lists.Allow(ctx, parts)
-	case age > 0:
-		a, err = whileYoung(ctx, age, deadline, waitIn)
-	default:
-		a, err = waitIn(ctx, false, deadline)
-	}
+	a, err := c.lists.Acquire(ctx, parts, wait, deadline)
 	if err != nil {
 		return AllResult{Wait: a.Wait}, err
 	}
@@ -204,7 +192,7 @@ func (c *Client) distinct(ctx context.Context, demands []Demand) (list []Demand,
 // merged returns one handle for two demands of a limiter, whichever comes first: it leaves free what the one leaves that leaves
 // more, carries the rate that either carries, and has the stricter policy.
 func merged(a, b *RateLimiter) (*RateLimiter, error) {
-	if b.floor() > a.floor() {
+	if b.want.Floor > a.want.Floor {
 		a, b = b, a
 	}
 	if a.rate != nil && b.rate != nil && *a.rate != *b.rate {
@@ -212,10 +200,10 @@ func merged(a, b *RateLimiter) (*RateLimiter, error) {
 	}
 	one := *a
 	one.rate = cmp.Or(a.rate, b.rate)
-	if strictness(b.policy) > strictness(a.policy) {
-		one.policy = b.policy
+	if strictness(b.want.Policy) > strictness(a.want.Policy) {
+		one.want.Policy = b.want.Policy
 	}
-	if one.rate == a.rate && one.policy == a.policy {
+	if one.rate == a.rate && one.want.Policy == a.want.Policy {
 		return a, nil
 	}
 	return &one, nil

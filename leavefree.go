@@ -3,18 +3,10 @@
 package ratelimiter
 
 import (
-	"context"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
-
-// A class makes the requests of a handle leave permits free for others.
-type class struct {
-	handle engine.Handle
-	age    time.Duration // for how long a request that waits is of the class
-}
 
 // LeaveFree returns a handle of the same limiter whose requests leave permits free for others. It is for work that
 // should give way, such as a batch job beside the requests of users. A request of the handle is granted only if at
@@ -38,7 +30,7 @@ type class struct {
 func (l *RateLimiter) LeaveFree(permits int64, age time.Duration) *RateLimiter {
 	l = l.made()
 	handle := *l
-	handle.class = nil
+	handle.want.Floor, handle.want.Age = 0, 0
 	switch {
 	case handle.err != nil:
 	case permits < 0 || permits > permit.Max:
@@ -46,58 +38,7 @@ func (l *RateLimiter) LeaveFree(permits int64, age time.Duration) *RateLimiter {
 	case age <= 0:
 		handle.err = invalid("LeaveFree: the age of %v is not above 0", age)
 	case permits > 0:
-		handle.class = &class{handle: l.handle.Lower(permits), age: age}
+		handle.want.Floor, handle.want.Age = permits, age
 	}
 	return &handle
-}
-
-// ageing returns for how long the requests of l are of a lower class, or 0 if they are not.
-func (l *RateLimiter) ageing() time.Duration {
-	if l.class == nil || l.handle.Health().Down() {
-		return 0
-	}
-	return l.class.age
-}
-
-// floor returns how many permits the requests of l leave free.
-func (l *RateLimiter) floor() int64 {
-	if l.class == nil {
-		return 0
-	}
-	return l.class.handle.Floor
-}
-
-// in returns the handle of the requests of l, of their class if lower is set.
-func (l *RateLimiter) in(lower bool) *engine.Handle {
-	if lower && l.class != nil {
-		return &l.class.handle
-	}
-	return &l.handle
-}
-
-// acquireInClass sends a request to the queue of its class, and to that of l once it has waited for the age of the
-// class.
-func (l *RateLimiter) acquireInClass(ctx context.Context, want engine.Request) (engine.Outcome, error) {
-	age := l.ageing()
-	if age == 0 || !want.Wait {
-		return l.in(age > 0).Acquire(ctx, want)
-	}
-	return whileYoung(ctx, age, deadlineAfter(want.Timeout), func(ctx context.Context, lower bool, deadline time.Time) (engine.Outcome, error) {
-		want.Timeout = engine.Timeout(deadline)
-		return l.in(lower).Acquire(ctx, want)
-	})
-}
-
-// whileYoung calls wait for the lower class and, once that has lasted for age, for all. A zero deadline means none.
-func whileYoung[T any](ctx context.Context, age time.Duration, deadline time.Time, wait func(ctx context.Context, lower bool, deadline time.Time) (T, error)) (T, error) {
-	if !deadline.IsZero() && time.Until(deadline) <= age {
-		return wait(ctx, true, deadline)
-	}
-	young, cancel := context.WithTimeout(ctx, age)
-	defer cancel()
-	r, err := wait(young, true, time.Time{})
-	if err == nil || young.Err() == nil || ctx.Err() != nil {
-		return r, err
-	}
-	return wait(ctx, false, deadline)
 }

@@ -403,8 +403,8 @@ func TestDemandsOfOneLimiter(t *testing.T) {
 			require.NoError(t, err)
 			other, err := merged(x.OnOutage(LocalQuota(overall(3, time.Hour), 2)), x.OnOutage(FailOpen()))
 			require.NoError(t, err)
-			require.Equal(t, one.policy, other.policy)
-			require.Equal(t, 2, one.policy.Nodes)
+			require.Equal(t, one.want.Policy, other.want.Policy)
+			require.Equal(t, 2, one.want.Policy.Nodes)
 		}
 		x := w.client.RateLimiter(w.l.Name())
 		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{x.WithRate(overall(3, time.Hour)), 1}, Demand{x.WithRate(overall(4, time.Hour)), 1})

@@ -124,7 +124,7 @@ func init() {
 // ErrInvalidArgument. The default is the policy of the Client; see [WithOutagePolicy].
 func (l *RateLimiter) OnOutage(p OutagePolicy) *RateLimiter {
 	handle := *l.made()
-	handle.policy = p.inEngine()
+	handle.want.Policy = p.inEngine()
 	if err := p.Validate(); err != nil && handle.err == nil {
 		handle.err = err
 	}

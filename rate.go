@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -151,42 +150,34 @@ func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 	return &handle
 }
 
-// acquireCarrying passes a request on, and sets the rate of l if the limiter has none.
-func (l *RateLimiter) acquireCarrying(ctx context.Context, want engine.Request) (engine.Outcome, error) {
-	deadline := deadlineAfter(want.Timeout)
-	return carry(ctx, []Demand{{Limiter: l}}, func() (engine.Outcome, error) {
-		want.Timeout = engine.Timeout(deadline)
-		return l.acquireInClass(ctx, want)
-	})
+// A carriedSets counts how often a call has set carried rates.
+type carriedSets struct {
+	n    int
+	last time.Time
 }
 
-// carry calls acquire. If a limiter has no rate, it sets the rates that the limiters of the demands carry, and calls
-// acquire again.
-func carry[T any](ctx context.Context, demands []Demand, acquire func() (T, error)) (T, error) {
-	for sets := 0; ; sets++ {
-		begin := time.Now()
-		r, err := acquire()
-		if time.Since(begin) > carriedFor {
-			sets = 0
+// again reports whether an attempt that ended with err is to be made again, because it found a limiter without a rate, and the
+// rates that the limiters of the demands carry have been set. If that fails, err is how.
+func (s *carriedSets) again(ctx context.Context, err *error, demands ...Demand) (again bool) {
+	if time.Since(s.last) > carriedFor {
+		s.n = 0
+	}
+	if s.n == maxCarried || !errors.Is(*err, ErrNotInitialized) {
+		return false
+	}
+	for _, d := range demands {
+		if d.Limiter.rate == nil {
+			continue
 		}
-		if sets == maxCarried || !errors.Is(err, ErrNotInitialized) {
-			return r, err
-		}
-		carried := false
-		for _, d := range demands {
-			if d.Limiter.rate == nil {
-				continue
-			}
-			carried = true
-			// While Redis is unavailable the outage policy decides, when it is asked again.
-			if err := d.Limiter.setCarried(ctx); err != nil && (sets == maxCarried-1 || !errors.Is(err, ErrUnavailable)) {
-				return *new(T), err
-			}
-		}
-		if !carried {
-			return r, err
+		again = true
+		// While Redis is unavailable the outage policy decides, when it is asked again.
+		if failed := d.Limiter.setCarried(ctx); failed != nil && (s.n == maxCarried-1 || !errors.Is(failed, ErrUnavailable)) {
+			*err = failed
+			return false
 		}
 	}
+	s.n, s.last = s.n+1, time.Now()
+	return again
 }
 
 // A carriedSet is a call that sets a carried rate. It has been done, or not, when over is closed.

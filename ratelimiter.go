@@ -4,10 +4,8 @@ package ratelimiter
 
 import (
 	"context"
-	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
-	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
@@ -28,10 +26,8 @@ type RateLimiter struct {
 	err    error            // why the limiter cannot be used, or nil
 	redis  redisson.Limiter // reads and writes what Redis holds
 	handle engine.Handle    // the callers of this process that want permits
-	policy *outage.Policy   // nil for FailClosed
-	known  time.Duration    // how long a rejection is known
+	want   engine.Request   // what its requests have in common
 	rate   *Rate            // that it sets where there is none, or nil
-	class  *class           // of its requests, or nil
 }
 
 // A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in

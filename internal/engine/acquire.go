@@ -15,6 +15,9 @@ import (
 // Acquire sends a request through the limiter, and returns how it ended. It does not copy the request, because copies
 // cost a measurable time when hundreds of callers ask at once.
 func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
+	if want.Floor > 0 {
+		return h.acquireLower(ctx, want)
+	}
 	e, s := h.shard.engine, h.shard
 	r := e.newRequest()
 	r.ctx, r.want = ctx, want

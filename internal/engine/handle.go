@@ -18,11 +18,3 @@ func (e *Engine) Handle(key, name string, b link.Backend) Handle {
 	s := e.shardOf(key)
 	return Handle{Link: link.Link{QueueID: link.QueueID{Key: key}, Name: name, Backend: b, System: &e.system, Queue: s}, shard: s}
 }
-
-// Lower returns a Handle of the same limiter for a lower class of requests, which are granted only if that many permits
-// stay free. They have a wait queue of their own, reserve nothing, and during an outage are like any others.
-func (h *Handle) Lower(floor int64) Handle {
-	low := *h
-	low.Floor = floor
-	return low
-}

@@ -84,6 +84,14 @@ func Timeout(deadline time.Time) time.Duration {
 	return max(time.Until(deadline), 1)
 }
 
+// Deadline returns when a timeout that begins now ends. It is the zero Time, which means never, if timeout <= 0.
+func Deadline(timeout time.Duration) time.Time {
+	if timeout <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(timeout)
+}
+
 // join puts the caller into the queue by the time at which it came.
 func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, error) {
 	h, s := p.Handle, p.Handle.shard

@@ -27,14 +27,3 @@ func RenewEvery(r permit.Rate) time.Duration {
 	}
 	return max(r.KeepAlive/2, min(r.Interval/2, leastRenewal), time.Millisecond)
 }
-
-// lowerYield is how long after its permits are free the queue of a lower class asks for them. So callers of the other
-// classes that wait for the same instant come first.
-const lowerYield = 10 * time.Millisecond
-
-func (l *limiter) yield(r permit.Rate) time.Duration {
-	if l.link.Floor == 0 {
-		return 0
-	}
-	return min(lowerYield, r.Interval/10)
-}

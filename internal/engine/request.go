@@ -20,8 +20,10 @@ type Request struct {
 	Own      bool          // its grant is a member of its own, so that it can be settled
 	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
 	Policy   *outage.Policy
-	Came     time.Time // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
-	Yields   bool      // it fails when an outage begins
+	Floor    int64         // permits that are to stay free, for a request of a lower class; otherwise 0
+	Age      time.Duration // for how long a request of a lower class that waits is of the class
+	Came     time.Time     // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
+	Yields   bool          // it fails when an outage begins
 }
 
 // An Outcome is how a request ended.

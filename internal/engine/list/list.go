@@ -8,6 +8,7 @@ package list
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -31,6 +32,8 @@ type Demand struct {
 	Permits int64
 	Policy  *outage.Policy // nil for FailClosed
 	Own     bool           // its grant is to be settled
+	Floor   int64          // as in engine.Request
+	Age     time.Duration  // the same
 }
 
 // An Outcome is how a request for several limiters ended.
@@ -40,6 +43,33 @@ type Outcome struct {
 	Wait     time.Duration // how long it takes until that limiter could grant its part
 	Degraded bool          // a policy decided at least one part
 	Asked    []link.Asked  // the grants of the demands; nil if a policy granted them
+}
+
+// Acquire decides a request for several limiters: at once, or with wait until the deadline, which is zero for none. Each
+// limiter must be in the list once, in the order of the keys. All demands turn ordinary when the longest age is over.
+func (ls *Lists) Acquire(ctx context.Context, demands []Demand, wait bool, deadline time.Time) (Outcome, error) {
+	lower, age := slices.Clone(demands), time.Duration(0)
+	for i, d := range demands {
+		if d.Floor > 0 {
+			low := d.Handle.Lower(d.Floor)
+			lower[i].Handle = &low
+			if !low.Health().Down() {
+				age = max(age, d.Age)
+			}
+		}
+	}
+	switch {
+	case !wait:
+		return ls.Allow(ctx, lower)
+	case age == 0:
+		return ls.Wait(ctx, demands, deadline)
+	}
+	return engine.WhileYoung(ctx, age, deadline, func(ctx context.Context, young bool, deadline time.Time) (Outcome, error) {
+		if young {
+			return ls.Wait(ctx, lower, deadline)
+		}
+		return ls.Wait(ctx, demands, deadline)
+	})
 }
 
 // Allow decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
