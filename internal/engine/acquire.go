@@ -64,7 +64,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		return Outcome{Wait: wait}, nil
 	}
 	if inline != nil {
-		inline.flyInline()
+		inline.landedInline(inline.step())
 	}
 	ended, wait, err := l.await(ctx, s, r, want.Timeout)
 	if ended == nil {

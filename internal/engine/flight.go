@@ -176,10 +176,10 @@ func (f *flight) fly() {
 	}
 }
 
-// flyInline flies the flight of one caller in the goroutine of that caller, for one step.
-func (f *flight) flyInline() {
+// landedInline ends a flight that has made one step in the goroutine of its caller. If there is more, it goes on in another
+// one.
+func (f *flight) landedInline(more bool) {
 	l := f.limiter
-	more := f.step()
 	l.shard.lock()
 	if !more {
 		f = l.landedLocked(f)

@@ -89,11 +89,11 @@ func (k *Link) gated(ctx context.Context, op string, call func(replay bool) erro
 	return permit.Failed(op, k.Name, err)
 }
 
-// Attempt makes one attempt at b on behalf of c. First it makes the calls that have to precede it: the proof that
+// Attempt makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. First it makes the calls that have to precede it: the proof that
 // Redis works again, if c is the probe, and the report of grants in share that Redis does not know of; share may be
 // nil. It returns when the last of these calls was sent.
 func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
-	if c.Probes() {
+	if c != nil && c.Probes() {
 		sent = time.Now()
 		if err = k.proof(ctx, c); err != nil {
 			return a, sent, err
@@ -105,12 +105,6 @@ func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share,
 			return a, sent, err
 		}
 	}
-	return k.acquire(ctx, c, b)
-}
-
-// acquire makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. It returns when
-// the attempt was sent.
-func (k *Link) acquire(ctx context.Context, c *outage.Call, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
 	sent = time.Now()
 	a, err = k.Backend.Acquire(ctx, b)
 	k.noteReply(c, sent, err)

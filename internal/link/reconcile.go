@@ -30,7 +30,7 @@ func (k *Link) reconcile(ctx context.Context, share *outage.Share) error {
 // report makes one call. Its errors are those of [outage.Reporter].
 func (k *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
 	k.Touch()
-	a, _, err = k.acquire(ctx, nil, &b)
+	a, _, err = k.Attempt(ctx, nil, nil, &b)
 	k.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true

@@ -24,17 +24,16 @@ type reading struct {
 func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, error) {
 	sent := time.Now()
 	noTTL, gap := l.hints.prepare(b, sent)
-	var a reading
-	err := l.withType("acquire", b.Type, func(typ permit.Type) (err error) {
-		b.Type = typ
-		a, err = l.acquire(ctx, b, noTTL, gap)
-		return err
-	})
-	if err != nil {
-		return permit.Reply{}, err
+	for changes := 0; ; {
+		a, err := l.acquire(ctx, b, noTTL, gap)
+		if err == nil {
+			l.hints.learn(b, &a, sent)
+			return a.Reply, nil
+		}
+		if again, err := l.hasOtherType("acquire", err, &b.Type, &changes); !again {
+			return permit.Reply{}, err
+		}
 	}
-	l.hints.learn(b, &a, sent)
-	return a.Reply, nil
 }
 
 // acquire sends b. If acquire.lua does not decide b, it says so and changes nothing, so acquire_rest may follow as

@@ -88,18 +88,27 @@ func (l *Limiter) Type() (typ permit.Type) {
 
 // withType calls f with typ, and with the other type each time that f reports that the limiter has the other one.
 func (l *Limiter) withType(op string, typ permit.Type, f func(permit.Type) error) error {
-	for changes := 0; ; changes++ {
-		err := f(typ)
-		other, wrong := err.(*permit.WrongTypeError)
-		if !wrong {
+	for changes := 0; ; {
+		if again, err := l.hasOtherType(op, f(typ), &typ, &changes); !again {
 			return err
 		}
-		if changes == permit.MaxTypeChanges {
-			return permit.TypeKeepsChanging(op, l.Name)
-		}
-		typ = other.Type
-		l.hints.learnType(typ)
 	}
+}
+
+// hasOtherType reports whether a call with typ has to be made again, because it ended with err and that says that the limiter
+// has the other type, which typ is then. It counts the changes, of which there may be a few.
+func (l *Limiter) hasOtherType(op string, err error, typ *permit.Type, changes *int) (again bool, _ error) {
+	other, wrong := err.(*permit.WrongTypeError)
+	switch {
+	case !wrong:
+		return false, err
+	case *changes == permit.MaxTypeChanges:
+		return false, permit.TypeKeepsChanging(op, l.Name)
+	}
+	*changes++
+	*typ = other.Type
+	l.hints.learnType(*typ)
+	return true, nil
 }
 
 // now returns the instant that is passed to scripts; an empty string stands for the time of Redis.
