@@ -128,7 +128,13 @@ func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time,
 		parts[i] = list.Demand{Handle: &d.Limiter.handle, Permits: d.Permits, Policy: d.Limiter.want.Policy, Own: own != nil,
 			Floor: d.Limiter.want.Floor, Age: d.Limiter.want.Age}
 	}
-	a, err := c.lists.Acquire(ctx, parts, wait, deadline)
+	var a list.Outcome
+	var err error
+	if wait {
+		a, err = c.lists.Wait(ctx, parts, deadline)
+	} else {
+		a, err = c.lists.Allow(ctx, parts)
+	}
 	if err != nil {
 		return AllResult{Wait: a.Wait}, err
 	}

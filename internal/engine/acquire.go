@@ -45,9 +45,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	l := s.limiterLocked(&h.Link)
 	if want.Policy != nil && l.tryLocalLocked(r) {
 		s.unlock()
-		got := r.Outcome
-		e.recycle(r)
-		return got, got.Err
+		return e.end(r)
 	}
 	var inline *flight
 	rejected := l.addLocked(r)         // an endless request is never rejected, since it has no deadline
@@ -70,8 +68,13 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	if ended == nil {
 		return Outcome{Wait: wait}, err
 	}
-	got := ended.Outcome
-	e.recycle(ended)
+	return e.end(ended)
+}
+
+// end returns the outcome of a request that has ended, and keeps the request for reuse.
+func (e *Engine) end(r *request) (Outcome, error) {
+	got := r.Outcome
+	e.recycle(r)
 	return got, got.Err
 }
 

@@ -45,10 +45,9 @@ type Outcome struct {
 	Asked    []link.Asked  // the grants of the demands; nil if a policy granted them
 }
 
-// Acquire decides a request for several limiters: at once, or with wait until the deadline, which is zero for none. Each
-// limiter must be in the list once, in the order of the keys. All demands turn ordinary when the longest age is over.
-func (ls *Lists) Acquire(ctx context.Context, demands []Demand, wait bool, deadline time.Time) (Outcome, error) {
-	lower, age := slices.Clone(demands), time.Duration(0)
+// inClass returns the demands with the handles of their classes, and the longest age of a class, 0 if there is none.
+func inClass(demands []Demand) (lower []Demand, age time.Duration) {
+	lower = slices.Clone(demands)
 	for i, d := range demands {
 		if d.Floor > 0 {
 			low := d.Handle.Lower(d.Floor)
@@ -58,22 +57,12 @@ func (ls *Lists) Acquire(ctx context.Context, demands []Demand, wait bool, deadl
 			}
 		}
 	}
-	switch {
-	case !wait:
-		return ls.Allow(ctx, lower)
-	case age == 0:
-		return ls.Wait(ctx, demands, deadline)
-	}
-	return engine.WhileYoung(ctx, age, deadline, func(ctx context.Context, young bool, deadline time.Time) (Outcome, error) {
-		if young {
-			return ls.Wait(ctx, lower, deadline)
-		}
-		return ls.Wait(ctx, demands, deadline)
-	})
+	return lower, age
 }
 
 // Allow decides a request for several limiters at once. Each limiter must be in the list once, in the order of the keys.
 func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
+	demands, _ = inClass(demands)
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, engine.Request{})
 	}
@@ -98,8 +87,22 @@ func (a Outcome) of(demands []Demand) Outcome {
 	return a
 }
 
-// Wait is like Allow, but waits until the deadline, which is zero for none.
+// Wait is like Allow, but waits until the deadline, which is zero for none. All demands turn ordinary when the longest age of
+// their classes is over.
 func (ls *Lists) Wait(ctx context.Context, demands []Demand, deadline time.Time) (Outcome, error) {
+	lower, age := inClass(demands)
+	if age == 0 {
+		return ls.wait(ctx, demands, deadline)
+	}
+	return engine.WhileYoung(ctx, age, deadline, func(ctx context.Context, young bool, deadline time.Time) (Outcome, error) {
+		if young {
+			return ls.wait(ctx, lower, deadline)
+		}
+		return ls.wait(ctx, demands, deadline)
+	})
+}
+
+func (ls *Lists) wait(ctx context.Context, demands []Demand, deadline time.Time) (Outcome, error) {
 	if len(demands) == 1 {
 		return demands[0].alone(ctx, engine.Request{Wait: true, Timeout: engine.Timeout(deadline)})
 	}
