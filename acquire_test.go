@@ -118,8 +118,8 @@ func TestSecondTripIsRare(t *testing.T) {
 				conn := redisson.NewConn(rdb, redisson.Config{Scripts: &scripts, ClientClock: true, KeyTTL: time.Hour,
 					Called: func(c permit.Call) { sent[c.Script]++ }})
 				key := redistest.Key(t)
-				l := &redisson.Limiter{Conn: conn, Gate: redistest.Ungated{}, Name: key, Keys: redisson.NewKeys(key, "me")}
-				must(l.TrySetRate(ctx, c.rate))(t)
+				l := &redisson.Limiter{Conn: conn, Name: key, Keys: redisson.NewKeys(key, "me")}
+				must(l.TrySetRate(c.rate).Run(ctx))(t)
 				if c.ttl > 0 {
 					require.NoError(t, rdb.PExpire(ctx, key, c.ttl).Err())
 				}

@@ -108,7 +108,6 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Observe:     c.hooks.observe(),
 	})
 	c.lists = list.New(c.engine)
-	c.redis.Closed = c.engine.Closed()
 	return c, nil
 }
 
@@ -184,7 +183,6 @@ func (c *Client) rateLimiter(name string) *RateLimiter {
 	}
 	l.redis = c.redis.Limiter(mapped, name, c.cfg.clientID)
 	l.handle = c.engine.Handle(mapped, name, &l.redis)
-	l.redis.Gate = &l.handle
 	if c.cluster {
 		l.err = redisson.CheckClusterSafe(mapped, c.cfg.clientID)
 	}

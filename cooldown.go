@@ -5,6 +5,9 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/link"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // A CoolDownOption configures [RateLimiter.CoolDown].
@@ -71,7 +74,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 		return nil
 	}
 	l.handle.NoteCoolDown(until) // it holds even if Redis is down and cannot be told
-	err := l.redis.CoolDown(ctx, left, c.reopen)
+	_, err := link.Do(ctx, &l.handle.Link, l.redis.CoolDown(left, c.reopen))
 	if err == nil {
 		l.handle.ToldCoolDown(until)
 		l.handle.Changed() // callers that wait learn the new wait
@@ -85,10 +88,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 // CoolDownUntil returns ErrNotInitialized, ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from
 // Redis.
 func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
-	if err := l.ready(ctx); err != nil {
-		return time.Time{}, err
-	}
-	left, err := l.redis.CoolDownLeft(ctx)
+	left, err := do(ctx, l, (*redisson.Limiter).CoolDownLeft)
 	if err != nil || left == 0 {
 		return time.Time{}, err
 	}
@@ -112,7 +112,7 @@ func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	l.handle.NoteCoolDown(time.Time{})
-	lifted, err := l.redis.LiftCoolDown(ctx)
+	lifted, err := do(ctx, l, (*redisson.Limiter).LiftCoolDown)
 	if err == nil {
 		l.handle.Changed()
 	}

@@ -5,6 +5,9 @@ package ratelimiter
 import (
 	"context"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/link"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // An ExpireCondition makes [RateLimiter.Expire] depend on the current TTL of each key. A key without a TTL counts as
@@ -78,16 +81,13 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 	if len(cond) == 1 {
 		c = cond[0]
 	}
-	return l.redis.Expire(ctx, ttl, at, c.flag)
+	return link.Do(ctx, &l.handle.Link, l.redis.Expire(ttl, at, c.flag))
 }
 
 // ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),
 // ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
-	if err := l.ready(ctx); err != nil {
-		return false, err
-	}
-	return l.redis.ClearExpire(ctx)
+	return do(ctx, l, (*redisson.Limiter).ClearExpire)
 }
 
 // TTL returns how long the limiter still lives, to the millisecond, or 0 if it does not expire, for which Redisson's
@@ -95,10 +95,7 @@ func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
 // returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are ctx.Err(),
 // ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis.
 func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
-	if err := l.ready(ctx); err != nil {
-		return 0, err
-	}
-	ttl, err := l.redis.TTL(ctx)
+	ttl, err := do(ctx, l, (*redisson.Limiter).TTL)
 	return ttlOf(ttl), err
 }
 
@@ -115,8 +112,5 @@ func ttlOf(d time.Duration) time.Duration {
 // zero time if it does not expire. For a limiter that lives longer than 2^53 ms it returns the instant in 2^53 ms.
 // ExpireTime returns the same errors as [RateLimiter.TTL], such as ErrUnavailable.
 func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
-	if err := l.ready(ctx); err != nil {
-		return time.Time{}, err
-	}
-	return l.redis.ExpireTime(ctx)
+	return do(ctx, l, (*redisson.Limiter).ExpireTime)
 }

@@ -5,6 +5,7 @@ package ratelimiter
 import (
 	"context"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -29,7 +30,7 @@ func (l *RateLimiter) Heal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := l.redis.Heal(ctx, permit.Type(r.Type), permit.Lowered); err != nil {
+	if _, err := link.Do(ctx, &l.handle.Link, l.redis.Heal(permit.Type(r.Type), permit.Lowered)); err != nil {
 		return err
 	}
 	l.handle.Changed()

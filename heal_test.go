@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/grantlog"
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -57,7 +58,7 @@ func TestMendsGrantNoMore(t *testing.T) {
 		check: func(w *world, r Rate) error {
 			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: permit.Checked, DryRun: true})
 			if a.Next == permit.Heal {
-				return w.l.redis.Heal(w.ctx, permit.Type(r.Type), permit.Checked)
+				return healed(w.ctx, w.l, permit.Type(r.Type), permit.Checked)
 			}
 			return nil
 		},
@@ -265,7 +266,7 @@ func TestOverFullAnyState(t *testing.T) {
 			b := permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: n, Count: 1}}, Check: permit.Checked}
 			a := w.ask(b)
 			if a.Next == permit.Heal {
-				require.NoError(rt, w.l.redis.Heal(w.ctx, permit.Overall, causeOf(lowered)))
+				require.NoError(rt, healed(w.ctx, w.l, permit.Overall, causeOf(lowered)))
 				a = w.ask(b)
 			}
 			require.NotEqual(rt, permit.Heal, a.Next, "once is enough")
@@ -535,4 +536,10 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// healed heals a limiter for the given cause.
+func healed(ctx context.Context, l *RateLimiter, typ permit.Type, c permit.HealCause) error {
+	_, err := link.Do(ctx, &l.handle.Link, l.redis.Heal(typ, c))
+	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 
+	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/wire"
 )
@@ -24,10 +25,7 @@ type State struct {
 // ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, ErrUnavailable, ErrOverloaded, or an
 // error from Redis, the State is zero.
 func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
-	if err := l.ready(ctx); err != nil {
-		return State{}, err
-	}
-	found, err := l.redis.Inspect(ctx)
+	found, err := do(ctx, l, (*redisson.Limiter).Inspect)
 	typ := found.Type
 	if found.Fields == nil {
 		return State{}, err
@@ -74,19 +72,19 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 // ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Clients(ctx context.Context) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
-		err := l.ready(ctx)
-		if err == nil {
-			more := true
-			err = l.redis.Clients(ctx, func(id string) bool {
-				more = yield(id, nil)
-				return more
-			})
-			if !more {
-				return
-			}
-		}
-		if err != nil {
+		if err := l.ready(ctx); err != nil {
 			yield("", err)
+			return
+		}
+		for ids, err := range link.Steps(ctx, &l.handle.Link, l.redis.Clients()) {
+			for _, id := range ids {
+				if !yield(id, nil) {
+					return
+				}
+			}
+			if err != nil {
+				yield("", err)
+			}
 		}
 	}
 }

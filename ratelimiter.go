@@ -4,8 +4,11 @@ package ratelimiter
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
+	"github.com/goredisson/ratelimiter/internal/link"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
@@ -43,6 +46,14 @@ func KeepState() RateOption {
 	return func(o *rateOptions) { o.keepState = true }
 }
 
+// do carries out an operation that op returns for l, if calls can be made.
+func do[T any](ctx context.Context, l *RateLimiter, op func(*redisson.Limiter) permit.Op[T]) (result T, err error) {
+	if err = l.ready(ctx); err != nil {
+		return result, err
+	}
+	return link.Do(ctx, &l.handle.Link, op(&l.redis))
+}
+
 // Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
 func (l *RateLimiter) Name() string { return l.made().name }
 
@@ -63,7 +74,7 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
 	}
-	set, err := l.redis.TrySetRate(ctx, r.permit())
+	set, err := link.Do(ctx, &l.handle.Link, l.redis.TrySetRate(r.permit()))
 	if set {
 		l.handle.Changed()
 	}
@@ -108,21 +119,21 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 		}
 		opt(&o)
 	}
-	set, err := l.redis.SetRate(ctx, r.permit(), mustExist, o.keepState)
-	if set {
+	did, err := link.Do(ctx, &l.handle.Link, l.redis.SetRate(r.permit(), mustExist, o.keepState))
+	if did.Set {
 		l.handle.Changed()
 	}
-	return set, err
+	if err != nil && !did.Fits {
+		err = fmt.Errorf("%w (the rate is set, but what other clients have left may be more than it)", err)
+	}
+	return did.Set, err
 }
 
 // Rate returns the limiter's rate. It returns ErrNotInitialized if the limiter has none, whereas Redisson's getConfig
 // returns a rate of 0 since 3.18.0. Other errors are ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable,
 // ErrOverloaded, and those from Redis.
 func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
-	if err := l.ready(ctx); err != nil {
-		return Rate{}, err
-	}
-	r, err := l.redis.Rate(ctx)
+	r, err := do(ctx, l, (*redisson.Limiter).Rate)
 	return rateOf(r), err
 }
 
@@ -133,10 +144,7 @@ func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 // AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable,
 // ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
-	if err := l.ready(ctx); err != nil {
-		return 0, err
-	}
-	return l.redis.Available(ctx)
+	return do(ctx, l, (*redisson.Limiter).Available)
 }
 
 // Release gives permits back before their interval is over, by shrinking or removing the newest grants. It never
@@ -151,7 +159,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err
 	}
-	left, err := l.redis.Release(ctx, permits)
+	left, err := link.Do(ctx, &l.handle.Link, l.redis.Release(permits))
 	if left < permits {
 		l.handle.Changed()
 	}
@@ -161,10 +169,7 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 // Exists reports whether the limiter exists in Redis, as it does once it has a rate; it does not check the rate. It
 // returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
-	if err := l.ready(ctx); err != nil {
-		return false, err
-	}
-	return l.redis.Exists(ctx)
+	return do(ctx, l, (*redisson.Limiter).Exists)
 }
 
 // Delete removes the limiter and its permits in use, in a [PerClient] limiter those of this client. It reports
@@ -174,10 +179,7 @@ func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
 //
 // Delete returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
 func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
-	if err := l.ready(ctx); err != nil {
-		return false, err
-	}
-	deleted, err := l.redis.Delete(ctx)
+	deleted, err := do(ctx, l, (*redisson.Limiter).Delete)
 	if err == nil {
 		l.handle.Changed()
 	}

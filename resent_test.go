@@ -138,7 +138,7 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			holds(3, 3)
 			require.NoError(t, w.l.SetRate(w.ctx, rate, KeepState()))
 			holds(10, 4)
-			require.NoError(t, w.l.redis.Heal(w.ctx, permit.Type(rate.Type), permit.Checked))
+			require.NoError(t, healed(w.ctx, w.l, permit.Type(rate.Type), permit.Checked))
 			holds(10, 4)
 			require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour)))
 			holds(10, 10)
@@ -177,7 +177,7 @@ func TestHealThatIsSentAgain(t *testing.T) {
 			twice.only, twice.first = scripts.Heal, first
 			w.overfill()
 			used, _ := w.used()
-			require.NoError(t, w.l.redis.Heal(w.ctx, permit.Overall, permit.Checked))
+			require.NoError(t, healed(w.ctx, w.l, permit.Overall, permit.Checked))
 			w.holds(w.l, 2000, used-900)
 		})
 	}

@@ -452,7 +452,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	rate.Permits = 100
 	require.NoError(t, l.SetRate(ctx, rate, KeepState()))
 	must(l.Allow(ctx, 100))(t)
-	require.NoError(t, l.redis.Heal(ctx, permit.Type(typ), permit.Checked))
+	require.NoError(t, healed(ctx, l, permit.Type(typ), permit.Checked))
 
 	// A waiter's tripwire, a reservation, and the refund of a caller that left.
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
@@ -605,7 +605,7 @@ func (h *holder) acquireMore() {
 	h.do("SET", h.key(1), "lost")
 	did[int64](h)(l.AvailablePermits(ctx))
 	did[Result](h)(l.Allow(ctx, 1000))
-	h.errs = append(h.errs, l.redis.Heal(ctx, permit.Type(h.typ), permit.Checked))
+	h.errs = append(h.errs, healed(ctx, l, permit.Type(h.typ), permit.Checked))
 	h.do("PERSIST", l.Name())
 	h.do("HSET", l.Name(), "keepAliveTime", 0)
 	h.do("PEXPIRE", l.Name(), 3_600_000)

@@ -197,7 +197,7 @@ func (f *flight) landedInline(more bool) {
 // in the queue again.
 func (f *flight) step() (more bool) {
 	if f.next == heals || f.next == healsLast {
-		_ = f.limiter.link.Backend.Heal(context.WithoutCancel(f.ctx), f.Type, f.Check) // the next reply shows whether it worked
+		f.limiter.link.Heal(f.ctx, f.Type, f.Check)
 		if f.next == healsLast {
 			return false
 		}

@@ -227,7 +227,7 @@ func (w *world) release(s *state, p, l int) (bool, error) {
 	if slices.ContainsFunc(s.grants, func(g grant) bool { return g.veiled }) {
 		return false, nil // nobody knows whose the members are
 	}
-	if _, err := w.limiters[p][l].Release(w.ctx, 1); errors.Is(err, permit.ErrNotInitialized) {
+	if _, err := w.limiters[p][l].Release(1).Run(w.ctx); errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	} else if err != nil {
 		return false, err
@@ -382,7 +382,7 @@ func (w *world) setRate(s *state, l int, n int64, keep bool) (bool, error) {
 		return false, nil
 	}
 	owing := w.owing(s, l)
-	if _, err := w.limiters[0][l].SetRate(w.ctx, w.rate(n), false, keep); err != nil {
+	if _, err := w.limiters[0][l].SetRate(w.rate(n), false, keep).Run(w.ctx); err != nil {
 		return false, err
 	}
 	s.tell("p0 sets the rate of L%d to %d, keeps the permits in use: %v", l, n, keep)
@@ -457,7 +457,7 @@ func (w *world) believe(s *state, l int, n int64, gone, owing uint) {
 
 // coolDown has a limiter cool down for d, and re-open within so long from then on, both in ms.
 func (w *world) coolDown(s *state, l int, d, reopen time.Duration) (bool, error) {
-	err := w.limiters[0][l].CoolDown(w.ctx, d*time.Millisecond, reopen*time.Millisecond)
+	_, err := w.limiters[0][l].CoolDown(d*time.Millisecond, reopen*time.Millisecond).Run(w.ctx)
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
@@ -469,7 +469,7 @@ func (w *world) lift(s *state, l int) (bool, error) {
 	if w.coolsUntil(s, l) <= s.now {
 		return false, nil
 	}
-	_, err := w.limiters[0][l].LiftCoolDown(w.ctx)
+	_, err := w.limiters[0][l].LiftCoolDown().Run(w.ctx)
 	s.tell("p0 lifts the cool-down of L%d", l)
 	return true, err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 const (
@@ -62,7 +61,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 		name := fmt.Sprint("L", l)
 		for p := range w.limiters {
 			keys := redisson.NewKeys(name, clientID(p))
-			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Gate: redistest.Ungated{}, Name: name, Keys: keys})
+			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Name: name, Keys: keys})
 			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type), keys.Parked(cfg.Type))
 		}
 	}
@@ -82,7 +81,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 func (w *world) begin() (*state, error) {
 	w.store.restore(nil, epoch)
 	for _, l := range w.limiters[0] {
-		if _, err := l.SetRate(w.ctx, w.rate(w.Rate), false, false); err != nil {
+		if _, err := l.SetRate(w.rate(w.Rate), false, false).Run(w.ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -153,7 +152,7 @@ func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
 		}
 		healed := b.Healed
 		if a.Next == permit.Heal && !healed {
-			if err := limiter.Heal(w.ctx, w.Type, b.Check); err != nil {
+			if _, err := limiter.Heal(w.Type, b.Check).Run(w.ctx); err != nil {
 				return reply{}, err
 			}
 			b.Check, b.Healed = permit.Sick, true

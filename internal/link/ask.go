@@ -107,14 +107,14 @@ func (k *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a pe
 		switch {
 		case slices.Max(a.Granted) > 0:
 			if a.Next == permit.Heal {
-				_ = k.Backend.Heal(ctx, b.Type, b.Check) // the grant stands in any case
+				_ = k.heal(ctx, b.Type, b.Check) // the grant stands in any case
 			}
 			return a, asked, nil
 		case a.Next == permit.On:
 			b.Cursor = a.Cursor
 		case a.Next == permit.Heal && !b.Healed:
 			b.Healed = true
-			if err := k.Backend.Heal(ctx, b.Type, b.Check); err != nil {
+			if err := k.heal(ctx, b.Type, b.Check); err != nil {
 				return permit.Reply{}, asked, err
 			}
 		default:

@@ -19,7 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A Backend is where the permits of one limiter are. Each of its methods except Heal makes one attempt. An
+// A Backend is where the permits of one limiter are. Each of its methods makes one attempt. An
 // error that is a *[retry.Error] occurred on the way to Redis; any other error is what Redis replied. The
 // methods are called without locks, and by several goroutines.
 type Backend interface {
@@ -40,8 +40,8 @@ type Backend interface {
 	Shortage() error
 	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Sick.
 	CheckDue(permits int64) permit.HealCause
-	// Heal makes the permits left and those in use add up to the rate.
-	Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error
+	// Heal returns the operation that makes the permits left and those in use add up to the rate.
+	Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}]
 }
 
 // A Backends has what the limiters of one client share.

@@ -34,7 +34,7 @@ func (k *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, reje
 	k.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true
-		_ = k.Backend.Heal(ctx, b.Type, permit.Sick) // the next reply shows whether it worked
+		k.Heal(ctx, b.Type, permit.Sick)
 		return k.report(ctx, b)
 	}
 	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {

@@ -26,70 +26,50 @@ func Forget(ctx context.Context, rdb redis.UniversalClient, name, clientID strin
 	return dispatch.Process(ctx, node, cmd)
 }
 
-// Clients calls yield with the id of each client that has keys in the limiter, in no order and each once, until
-// yield returns false. It reads the names of all keys of the server that holds the limiter, in steps.
-func (l *Limiter) Clients(ctx context.Context, yield func(id string) bool) error {
-	if err := l.ready(ctx); err != nil {
-		return err
-	}
-	node, err := dispatch.Node(ctx, l.sender, l.Keys.Hash)
-	if err != nil {
-		if ctx.Err() != nil {
-			return ctx.Err()
+// Clients finds the ids of the clients that have keys in the limiter, in no order and each once. It reads the names of all
+// keys of the server that holds the limiter, and its results are those that each call has found.
+func (l *Limiter) Clients() permit.Op[[]string] {
+	var (
+		node    dispatch.Sender
+		cursor  uint64
+		pattern = l.Keys.ClientsPattern()
+		seen    = map[string]bool{}
+	)
+	return permit.Op[[]string]{Name: "Clients", Reads: true, Step: func(ctx context.Context) (ids []string, more bool, err error) {
+		if node == nil {
+			if node, err = dispatch.Node(ctx, l.sender, l.Keys.Hash); err != nil {
+				return nil, false, dispatch.Failure(err)
+			}
 		}
-		return permit.Failed("Clients", l.Name, dispatch.Failure(err))
-	}
-	conn := *l.Conn
-	conn.sender = node
-	at := *l
-	at.Conn = &conn
-
-	pattern, seen := l.Keys.ClientsPattern(), map[string]bool{}
-	for cursor := uint64(0); ; {
-		if err := l.ready(ctx); err != nil {
-			return err
-		}
-		var keys []string
-		cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
-		_, err := command(ctx, &at, "Clients", cmd, func() (_ struct{}, err error) {
-			keys, cursor, err = cmd.Result()
-			return struct{}{}, err
-		})
+		keys, next, err := l.scan(ctx, node, cursor, pattern)
 		if err != nil {
-			return err
+			return nil, false, err
 		}
 		for _, key := range keys {
-			id, ok := l.Keys.ClientOf(key)
-			if !ok || seen[id] {
-				continue
-			}
-			seen[id] = true
-			if !yield(id) {
-				return nil
+			if id, ok := l.Keys.ClientOf(key); ok && !seen[id] {
+				seen[id] = true
+				ids = append(ids, id)
 			}
 		}
-		if cursor == 0 {
-			return nil
-		}
-	}
+		cursor = next
+		return ids, next != 0, nil
+	}}
 }
 
-// command runs a plain read-only command on the node of l.sender, and returns its result. An error names the limiter
-// and is ErrUnavailable if Redis could not be reached.
-func command[T any](ctx context.Context, l *Limiter, op string, cmd redis.Cmder, result func() (T, error)) (v T, err error) {
-	err = l.Gate.Read(ctx, op, func(bool) (err error) {
-		v, err = dispatch.Leavable(ctx, func() (T, error) {
-			_ = dispatch.Process(ctx, l.sender, dispatch.Once{Cmder: cmd})
-			v, err := result()
-			return v, dispatch.Naming(err, cmd.Name(), []any{l.Keys.Hash})
-		})
-		switch {
-		case err == nil:
-			return nil
-		case ctx.Err() != nil:
-			return dispatch.Failure(err)
-		}
-		return dispatch.ClassifyError(ctx, l.sender, err)
+// scan makes one attempt at one step of a SCAN on a node.
+func (l *Limiter) scan(ctx context.Context, node dispatch.Sender, cursor uint64, pattern string) (keys []string, next uint64, err error) {
+	cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
+	keys, err = dispatch.Leavable(ctx, func() ([]string, error) {
+		_ = dispatch.Process(ctx, node, dispatch.Once{Cmder: cmd})
+		keys, at, err := cmd.Result()
+		next = at
+		return keys, dispatch.Naming(err, cmd.Name(), []any{l.Keys.Hash})
 	})
-	return v, err
+	switch {
+	case err == nil:
+		return keys, next, nil
+	case ctx.Err() != nil:
+		return nil, 0, dispatch.Failure(err)
+	}
+	return nil, 0, dispatch.ClassifyError(ctx, node, err)
 }

@@ -24,12 +24,11 @@ import (
 // A Config says how the limiters of one client are asked and written.
 type Config struct {
 	Scripts     *Scripts
-	Divided     bool          // the limiters are spread over the parts of a cluster or a ring
-	ClientClock bool          // the time is that of this process and not that of Redis
-	SharedClock bool          // all clients use the same clock: that of Redis, or that of a test
-	LongLength  bool          // members are written in the format Lc0I
-	KeyTTL      time.Duration // of this client's permits, if the limiter has no TTL
-	Closed      <-chan struct{}
+	Divided     bool              // the limiters are spread over the parts of a cluster or a ring
+	ClientClock bool              // the time is that of this process and not that of Redis
+	SharedClock bool              // all clients use the same clock: that of Redis, or that of a test
+	LongLength  bool              // members are written in the format Lc0I
+	KeyTTL      time.Duration     // of this client's permits, if the limiter has no TTL
 	Called      func(permit.Call) // called after each attempt at a script call; may be nil
 }
 
@@ -58,16 +57,9 @@ func (c *Conn) senderOf(alone bool) dispatch.Sender {
 // shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
 
-// A Gate makes the attempts at a call as long as Redis is not known to be down; see package link.
-type Gate interface {
-	Gated(ctx context.Context, op string, attempt func(replay bool) error) error
-	Read(ctx context.Context, op string, attempt func(replay bool) error) error // the call only reads
-}
-
-// A Limiter is one limiter in Redis.
+// A Limiter is one limiter in Redis. Its methods make one attempt, and those that need more calls return a [permit.Op].
 type Limiter struct {
 	*Conn
-	Gate Gate   // of the calls that are not those of a Backend
 	Name string // for errors: as the caller knows it
 	Keys Keys
 
@@ -86,13 +78,29 @@ func (l *Limiter) Type() (typ permit.Type) {
 	return typ
 }
 
-// withType calls f with typ, and with the other type each time that f reports that the limiter has the other one.
-func (l *Limiter) withType(op string, typ permit.Type, f func(permit.Type) error) error {
-	for changes := 0; ; {
-		if again, err := l.hasOtherType(op, f(typ), &typ, &changes); !again {
-			return err
-		}
-	}
+// one returns the operation that f carries out in one call of s.
+func one[T any](s *Script, f func(ctx context.Context) (T, error)) permit.Op[T] {
+	return permit.Op[T]{Name: s.op(), Step: func(ctx context.Context) (result T, more bool, err error) {
+		result, err = f(ctx)
+		return result, false, err
+	}}
+}
+
+// readOnly is one for a call that only reads.
+func readOnly[T any](s *Script, f func(ctx context.Context) (T, error)) permit.Op[T] {
+	op := one(s, f)
+	op.Reads = true
+	return op
+}
+
+// typed returns the operation whose calls f makes with the type of the limiter, and again with the other one if it has that.
+func typed[T any](l *Limiter, s *Script, f func(ctx context.Context, typ permit.Type) (result T, more bool, err error)) permit.Op[T] {
+	typ, changes := l.Type(), 0
+	return permit.Op[T]{Name: s.op(), Step: func(ctx context.Context) (T, bool, error) {
+		result, more, err := f(ctx, typ)
+		again, err := l.hasOtherType(s.op(), err, &typ, &changes)
+		return result, more || again, err
+	}}
 }
 
 // hasOtherType reports whether a call with typ has to be made again, because it ended with err and that says that the limiter
@@ -132,19 +140,6 @@ func ms(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// ready returns the reason why a call cannot be made, or nil. An error of the context comes first.
-func (c *Conn) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	select {
-	case <-c.Closed:
-		return permit.ErrClosed
-	default:
-		return nil
-	}
-}
-
 // once makes one attempt at a command of s that the given number of requests share.
 func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
 	begin := time.Now()
@@ -168,61 +163,35 @@ func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd [
 	return raw, err
 }
 
-// send runs a script and returns its raw reply. After an error of ctx, and after ErrUnavailable, the script may have
-// been executed.
+// send makes one attempt at a script, and returns its raw reply. It uses a script even if one plain command would suffice: a
+// cluster's client may send a read-only command to a replica, which lags behind, but sends a script only to the master.
 func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...any) (any, error) {
 	cmd, err := s.Command(keys, args...)
 	if err != nil {
 		return nil, err
 	}
-	return l.attempt(ctx, l.Gate.Gated, s, cmd)
-}
-
-// look runs a script that only reads the limiter's hash. It uses a script even if one plain command would suffice: a
-// cluster's client may send a read-only command to a replica, which lags behind, but sends a script only to the
-// master.
-func (l *Limiter) look(ctx context.Context, s *Script) (any, error) {
-	cmd, err := s.Command([]string{l.Keys.Hash})
-	if err != nil {
-		return nil, err
+	raw, err := l.once(ctx, l.sender, s, cmd, 1)
+	if failure, ok := err.(*retry.Error); ok {
+		failure.Final = failure.Final || failure.Outcome == retry.Unknown && s.resend != ResendAlways
 	}
-	return l.attempt(ctx, l.Gate.Read, s, cmd)
+	return raw, err
 }
 
-// numbersOf is look for a reply that consists of numbers.
-func (l *Limiter) numbersOf(ctx context.Context, s *Script) ([]int64, error) {
-	raw, err := l.look(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	return l.numbers(s, raw)
-}
-
-// A gate is one of the functions of a [Gate].
-type gate func(ctx context.Context, op string, attempt func(replay bool) error) error
-
-// attempt makes the attempts at a command of s that by lets through.
-func (l *Limiter) attempt(ctx context.Context, by gate, s *Script, cmd []any) (reply any, err error) {
-	err = by(ctx, s.op(), func(bool) (err error) {
-		reply, err = l.once(ctx, l.sender, s, cmd, 1)
-		if failure, ok := err.(*retry.Error); ok {
-			failure.Final = failure.Final || failure.Outcome == retry.Unknown && s.resend != ResendAlways
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return reply, nil
-}
-
-// run sends a script whose reply consists of numbers.
+// run is send for a reply that consists of numbers.
 func (l *Limiter) run(ctx context.Context, s *Script, keys []string, args ...any) ([]int64, error) {
 	raw, err := l.send(ctx, s, keys, args...)
 	if err != nil {
 		return nil, err
 	}
 	return l.numbers(s, raw)
+}
+
+// isOne returns the operation of one call of s, which replies with 1 for true.
+func (l *Limiter) isOne(s *Script, keys []string, args ...any) permit.Op[bool] {
+	return one(s, func(ctx context.Context) (bool, error) {
+		n, err := l.run(ctx, s, keys, args...)
+		return err == nil && n[0] == 1, err
+	})
 }
 
 // numbers parses a reply that is a number or a list of numbers.

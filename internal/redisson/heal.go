@@ -17,30 +17,33 @@ const healStep = 1000
 // call. Redis keeps how far heal has added up the set.
 type HealState []any
 
+// maxHeals is how often heal begins, if the set changes in the meantime.
+const maxHeals = 3
+
 // Heal makes value and the permits in use add up to the rate, in calls of bounded work. First it removes what has no
 // effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. It gives back permits that
 // are neither left nor in use. If there are too many, it takes permits from the oldest grants, so a release by Java
 // keeps what it freed. It gives up on a set that changes faster than it can be read.
-func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
-	defer l.hints.healed(c, time.Now())
-	for range 3 {
-		var state HealState
-		for {
-			next, done, err := l.HealStep(ctx, typ, c, healStep, state)
-			var other *permit.WrongTypeError
-			if errors.As(err, &other) || errors.Is(err, permit.ErrNotInitialized) {
-				return nil // changed in the meantime; the next call will learn it
-			}
-			if err != nil || done {
-				return err
-			}
-			if next == nil {
-				break
-			}
-			state = next
+func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] {
+	began, starts, state := time.Now(), 1, HealState(nil)
+	return permit.Op[struct{}]{Name: l.Scripts.Heal.op(), Step: func(ctx context.Context) (_ struct{}, more bool, err error) {
+		next, done, err := l.HealStep(ctx, typ, c, healStep, state)
+		if errors.As(err, new(*permit.WrongTypeError)) || errors.Is(err, permit.ErrNotInitialized) {
+			done, err = true, nil // changed in the meantime; the next call will learn it
 		}
-	}
-	return nil
+		switch {
+		case done || err != nil:
+		case next == nil:
+			more = starts < maxHeals
+			state, starts = nil, starts+1
+		default:
+			state, more = next, true
+		}
+		if !more {
+			l.hints.healed(c, began)
+		}
+		return struct{}{}, more, err
+	}}
 }
 
 // HealStep makes one call of heal, which reads about the given number of members. Unless it is done, next is the

@@ -37,13 +37,12 @@ type StoredMember struct {
 
 // Inspect reads the limiter's keys in one call. If the limiter has no rate, or its hash is not that of a
 // limiter, Inspect returns an error together with the State as far as it can be read.
-func (l *Limiter) Inspect(ctx context.Context) (state State, err error) {
-	err = l.withType("Inspect", l.Type(), func(typ permit.Type) error {
+func (l *Limiter) Inspect() permit.Op[State] {
+	return typed(l, l.Scripts.Inspect, func(ctx context.Context, typ permit.Type) (state State, more bool, err error) {
 		state, err = l.inspect(ctx, typ)
 		state.Type = typ
-		return err
+		return state, false, err
 	})
-	return state, err
 }
 
 func (l *Limiter) inspect(ctx context.Context, typ permit.Type) (State, error) {

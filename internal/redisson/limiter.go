@@ -3,7 +3,6 @@
 package redisson
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,60 +13,108 @@ import (
 )
 
 // TrySetRate sets the limiter's rate if it has none, and reports whether it did.
-func (l *Limiter) TrySetRate(ctx context.Context, r permit.Rate) (bool, error) {
-	n, err := l.run(ctx, l.Scripts.TrySetRate, []string{l.Keys.Hash},
+func (l *Limiter) TrySetRate(r permit.Rate) permit.Op[bool] {
+	return l.isOne(l.Scripts.TrySetRate, []string{l.Keys.Hash},
 		r.Permits, r.Interval.Milliseconds(), r.KeepAlive.Milliseconds(), wire(r.Type), r.MinGap.Milliseconds())
-	return err == nil && n[0] == 1, err
+}
+
+// A RateSet is the result of SetRate. After an error, too, it says what has been done.
+type RateSet struct {
+	Set  bool
+	Fits bool // what other clients have left does, or cannot be known
 }
 
 // SetRate sets the limiter's rate and reports whether it did. With mustExist it leaves a limiter without a rate
 // alone. With keepState the permits in use stay in use. If the permits of other clients may not fit the new rate, it
-// looks for their keys among all keys of the server, and makes them fit. After an error the rate may have been set;
-// if set is true, it has been.
-func (l *Limiter) SetRate(ctx context.Context, r permit.Rate, mustExist, keepState bool) (set bool, err error) {
-	words := words(word{mustExist, "exists"}, word{keepState, "keep"}, word{l.LongLength, "long"})
-	n, err := l.run(ctx, l.Scripts.SetRate, append(l.Keys.All(r.Type), l.Keys.Parked(r.Type)), r.Permits, r.Interval.Milliseconds(),
-		r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), words, r.MinGap.Milliseconds())
-	if err != nil || n[0] == 0 {
-		return false, err
+// looks for their keys among all keys of the server, and makes them fit.
+func (l *Limiter) SetRate(r permit.Rate, mustExist, keepState bool) permit.Op[RateSet] {
+	s, did, rest := l.Scripts.SetRate, RateSet{Fits: true}, []func(context.Context) (more bool, err error)(nil)
+	set := func(ctx context.Context) error {
+		words := words(word{mustExist, "exists"}, word{keepState, "keep"}, word{l.LongLength, "long"})
+		n, err := l.run(ctx, s, append(l.Keys.All(r.Type), l.Keys.Parked(r.Type)), r.Permits, r.Interval.Milliseconds(),
+			r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), words, r.MinGap.Milliseconds())
+		if err != nil || n[0] == 0 {
+			return err
+		}
+		did.Set = true
+		l.hints.learnType(r.Type)
+		if len(n) != 3 {
+			return l.badReply(s, n)
+		}
+		if n[1] == 1 {
+			// There are too many permits in use for one call. The script has already changed value by the same number as
+			// the rate, so no permit is granted beyond the rate, whatever happens here.
+			heal := l.Heal(r.Type, permit.Lowered)
+			rest = append(rest, func(ctx context.Context) (more bool, err error) {
+				_, more, err = heal.Step(ctx)
+				return more, err
+			})
+		}
+		if n[2] == 1 {
+			f := fitting{of: l, clients: l.Clients()}
+			did.Fits = false
+			rest = append(rest, func(ctx context.Context) (more bool, err error) {
+				more, err = f.step(ctx)
+				did.Fits = err == nil && !more
+				return more, err
+			})
+		}
+		return nil
 	}
-	if len(n) != 3 {
-		return true, l.badReply(l.Scripts.SetRate, n)
-	}
-	if n[1] == 1 {
-		// There are too many permits in use for one call. The script has already changed value by the same number as
-		// the rate, so no permit is granted beyond the rate, whatever happens here.
-		err = l.Heal(ctx, r.Type, permit.Lowered)
-	}
-	if err == nil && n[2] == 1 {
-		err = l.fitClients(ctx)
-	}
-	l.hints.learnType(r.Type)
-	return true, err
+	return permit.Op[RateSet]{Name: s.op(), Step: func(ctx context.Context) (_ RateSet, more bool, err error) {
+		if !did.Set {
+			err = set(ctx)
+		} else if more, err = rest[0](ctx); !more && err == nil {
+			if rest = rest[1:]; len(rest) == 0 {
+				l.hints.learnType(r.Type) // so that the next rejection looks for lost permits, although there was a heal
+			}
+		}
+		return did, len(rest) > 0, err
+	}}
 }
 
-// fitClients makes the permits of each other client fit the rate, both those left and those in use: Redisson would
+// A fitting makes the permits of each other client fit the rate, both those left and those in use: Redisson would
 // acquire permits that are left even if they exceed the rate. It skips commands that the server does not know or
 // allow, and keys that do not show that they belong to a client.
-func (l *Limiter) fitClients(ctx context.Context) error {
-	var failed error
-	err := l.Clients(ctx, func(id string) bool {
-		other := *l
-		other.Keys = NewKeys(l.Keys.Hash, id)
-		if other.Keys.Value == l.Keys.Value {
-			return true
+type fitting struct {
+	of      *Limiter
+	clients permit.Op[[]string]
+	ids     []string // not looked at yet
+	more    bool     // clients
+	heal    *permit.Op[struct{}]
+}
+
+// step makes one call, and reports whether more follow.
+func (f *fitting) step(ctx context.Context) (more bool, err error) {
+	switch {
+	case f.heal != nil:
+		_, more, err := f.heal.Step(ctx)
+		if err = possible(err); err != nil {
+			return true, err
 		}
-		ours, err := other.isClient(ctx, id)
-		if err == nil && ours {
-			err = other.Heal(ctx, permit.PerClient, permit.Lowered)
+		if !more {
+			f.heal = nil
 		}
-		failed = possible(err)
-		return failed == nil
-	})
-	if err = cmp.Or(failed, possible(err)); err != nil {
-		return fmt.Errorf("%w (the rate is set, but what other clients have left may be more than it)", err)
+	case len(f.ids) > 0:
+		id, other := f.ids[0], *f.of
+		if other.Keys = NewKeys(f.of.Keys.Hash, id); other.Keys.Value != f.of.Keys.Value {
+			ours, err := other.isClient(ctx, id)
+			if err = possible(err); err != nil {
+				return true, err
+			}
+			if ours {
+				heal := other.Heal(permit.PerClient, permit.Lowered)
+				f.heal = &heal
+			}
+		}
+		f.ids = f.ids[1:]
+	default:
+		f.ids, f.more, err = f.clients.Step(ctx)
+		if err = possible(err); err != nil {
+			return true, err
+		}
 	}
-	return nil
+	return f.heal != nil || len(f.ids) > 0 || f.more, nil
 }
 
 // possible returns err, but nil for a reply that the command does not exist or is not allowed for that key.
@@ -85,8 +132,10 @@ var impossible = regexp.MustCompile("WRONGTYPE|unknown command") // Redis before
 var rateFields = []string{"rate", "interval", "type", "keepAliveTime", "minGap"}
 
 // Rate returns the limiter's rate.
-func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
-	raw, err := l.look(ctx, l.Scripts.Rate)
+func (l *Limiter) Rate() permit.Op[permit.Rate] { return readOnly(l.Scripts.Rate, l.rate) }
+
+func (l *Limiter) rate(ctx context.Context) (permit.Rate, error) {
+	raw, err := l.send(ctx, l.Scripts.Rate, []string{l.Keys.Hash})
 	if err != nil {
 		return permit.Rate{}, err
 	}
@@ -112,82 +161,86 @@ func (l *Limiter) Rate(ctx context.Context) (permit.Rate, error) {
 }
 
 // Exists reports whether the limiter has a rate.
-func (l *Limiter) Exists(ctx context.Context) (bool, error) {
-	n, err := l.numbersOf(ctx, l.Scripts.Exists)
-	return err == nil && n[0] == 1, err
+func (l *Limiter) Exists() permit.Op[bool] {
+	op := l.isOne(l.Scripts.Exists, []string{l.Keys.Hash})
+	op.Reads = true
+	return op
 }
 
 // Delete removes the limiter's keys, and reports whether there were any.
-func (l *Limiter) Delete(ctx context.Context) (bool, error) {
-	n, err := l.run(ctx, l.Scripts.Delete, l.Keys.Everything())
-	return err == nil && n[0] == 1, err
-}
+func (l *Limiter) Delete() permit.Op[bool] { return l.isOne(l.Scripts.Delete, l.Keys.Everything()) }
+
+// maxCounts is how often a count begins, if the set changes in the meantime.
+const maxCounts = 3
 
 // Available returns how many permits a call could acquire now. It counts as of the instant of its first call, however
 // many calls it takes.
-func (l *Limiter) Available(ctx context.Context) (left int64, err error) {
-	err = l.withType("AvailablePermits", l.Type(), func(typ permit.Type) error {
-		for range 3 {
-			var changed bool
-			if left, changed, err = l.count(ctx, typ); err != nil || !changed {
-				return err
-			}
+func (l *Limiter) Available() permit.Op[int64] {
+	s, c, starts := l.Scripts.Available, count{typ: -1}, 0
+	return typed(l, s, func(ctx context.Context, typ permit.Type) (left int64, more bool, err error) {
+		if c.typ != typ {
+			c, starts = count{typ: typ, now: l.now()}, 1
 		}
-		left = 0
-		return permit.CountKeepsChanging("AvailablePermits", l.Name)
+		left, done, startOver, err := l.count(ctx, &c)
+		if startOver {
+			if starts == maxCounts {
+				return 0, false, permit.CountKeepsChanging(s.op(), l.Name)
+			}
+			c, starts = count{typ: typ, now: l.now()}, starts+1
+		}
+		return left, !done, err
 	})
-	return left, err
 }
 
-// count is like Available, but reports changed if the set has changed in the meantime and the count has to start
-// over.
-func (l *Limiter) count(ctx context.Context, typ permit.Type) (left int64, changed bool, err error) {
+// A count is how far available has counted.
+type count struct {
+	typ              permit.Type
+	side             string
+	members, permits int64
+	now              any
+}
+
+// count makes one call of available. It reports whether c is done with the permits left, or else whether the set has changed and
+// the count has to start over.
+func (l *Limiter) count(ctx context.Context, c *count) (left int64, done, startOver bool, err error) {
 	s := l.Scripts.Available
-	side, members, permits, now := "", int64(0), int64(0), l.now()
-	for {
-		raw, err := l.send(ctx, s, l.Keys.Of(typ), wire(typ), now, side, members, permits)
-		if err != nil {
-			return 0, false, err
-		}
-		f, startOver, err := l.readStatus(s, raw)
-		if err != nil || startOver {
-			return 0, startOver, err
-		}
-		done := f.number() == 1
-		if done {
-			left = f.number()
-			f.number() // the instant
-		} else {
-			side, members, permits, now = f.text(), f.number(), f.number(), f.number()
-		}
-		if !f.whole() {
-			return 0, false, l.badReply(s, raw)
-		}
-		if done {
-			return left, false, nil
-		}
+	raw, err := l.send(ctx, s, l.Keys.Of(c.typ), wire(c.typ), c.now, c.side, c.members, c.permits)
+	if err != nil {
+		return 0, false, false, err
 	}
+	f, startOver, err := l.readStatus(s, raw)
+	if err != nil || startOver {
+		return 0, false, startOver, err
+	}
+	next := count{typ: c.typ}
+	if done = f.number() == 1; done {
+		left = f.number()
+		f.number() // the instant
+	} else {
+		next.side, next.members, next.permits, next.now = f.text(), f.number(), f.number(), f.number()
+	}
+	if !f.whole() {
+		return 0, false, false, l.badReply(s, raw)
+	}
+	*c = next
+	return left, done, false, nil
 }
 
-// Release gives permits back in steps of bounded work, but no more than are in use. It returns how many are left to
+// Release gives permits back in steps of bounded work, but no more than are in use. Its result is how many are left to
 // give back, which is 0 unless there is an error.
-func (l *Limiter) Release(ctx context.Context, permits int64) (left int64, err error) {
+func (l *Limiter) Release(permits int64) permit.Op[int64] {
 	s, left := l.Scripts.Release, permits
-	err = l.withType("Release", l.Type(), func(typ permit.Type) error {
-		for left > 0 {
-			n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), left, l.KeyTTL.Milliseconds(), l.now())
-			if err == nil {
-				err = l.statusError(n)
-			}
-			if err == nil && len(n) != 3 {
-				err = l.badReply(s, n)
-			}
-			if err != nil {
-				return err
-			}
+	return typed(l, s, func(ctx context.Context, typ permit.Type) (int64, bool, error) {
+		n, err := l.run(ctx, s, l.Keys.Of(typ), wire(typ), left, l.KeyTTL.Milliseconds(), l.now())
+		if err == nil {
+			err = l.statusError(n)
+		}
+		if err == nil && len(n) != 3 {
+			err = l.badReply(s, n)
+		}
+		if err == nil {
 			left = n[1]
 		}
-		return nil
+		return left, left > 0, err
 	})
-	return left, err
 }

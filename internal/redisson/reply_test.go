@@ -42,15 +42,10 @@ func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// once is a Gate that makes one attempt.
-type once struct{}
-
-func (once) Gated(_ context.Context, op string, attempt func(replay bool) error) error {
-	return permit.Failed(op, "limiter", attempt(false))
-}
-
-func (o once) Read(ctx context.Context, op string, attempt func(replay bool) error) error {
-	return o.Gated(ctx, op, attempt)
+// run carries out an operation with one attempt at each call.
+func run[T any](op permit.Op[T]) (T, error) {
+	v, err := op.Run(context.Background())
+	return v, permit.Failed(op.Name, "limiter", err)
 }
 
 // forged returns a limiter whose Redis is the returned forger.
@@ -70,7 +65,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0),
 		Rate: script("rate", 1, 0), Exists: script("exists", 1, 0), TTL: script("ttl", 1, 0), Inspect: script("inspect", 3, 3),
 	}})
-	return &Limiter{Conn: conn, Gate: once{}, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
+	return &Limiter{Conn: conn, Name: "limiter", Keys: NewKeys("limiter", "id")}, f
 }
 
 // list returns a reply of the given numbers.
@@ -123,19 +118,19 @@ func TestForeignReplies(t *testing.T) {
 			return err
 		},
 		"reserve":      func() error { _, err := l.Reserve(ctx, permit.Reservation{Want: 1}); return err },
-		"available":    func() error { _, err := l.Available(ctx); return err },
-		"release":      func() error { _, err := l.Release(ctx, 1); return err },
-		"set_rate":     func() error { _, err := l.SetRate(ctx, permit.Rate{}, false, false); return err },
-		"inspect":      func() error { _, err := l.Inspect(ctx); return err },
-		"heal":         func() error { return l.Heal(ctx, permit.Overall, permit.Checked) },
-		"try_set_rate": func() error { _, err := l.TrySetRate(ctx, permit.Rate{}); return err },
-		"expire":       func() error { _, err := l.Expire(ctx, 1, "", ""); return err },
-		"clear_expire": func() error { _, err := l.ClearExpire(ctx); return err },
-		"expire_time":  func() error { _, err := l.ExpireTime(ctx); return err },
-		"delete":       func() error { _, err := l.Delete(ctx); return err },
-		"rate":         func() error { _, err := l.Rate(ctx); return err },
-		"exists":       func() error { _, err := l.Exists(ctx); return err },
-		"ttl":          func() error { _, err := l.TTL(ctx); return err },
+		"available":    func() error { _, err := run(l.Available()); return err },
+		"release":      func() error { _, err := run(l.Release(1)); return err },
+		"set_rate":     func() error { _, err := run(l.SetRate(permit.Rate{}, false, false)); return err },
+		"inspect":      func() error { _, err := run(l.Inspect()); return err },
+		"heal":         func() error { _, err := run(l.Heal(permit.Overall, permit.Checked)); return err },
+		"try_set_rate": func() error { _, err := run(l.TrySetRate(permit.Rate{})); return err },
+		"expire":       func() error { _, err := run(l.Expire(1, "", "")); return err },
+		"clear_expire": func() error { _, err := run(l.ClearExpire()); return err },
+		"expire_time":  func() error { _, err := run(l.ExpireTime()); return err },
+		"delete":       func() error { _, err := run(l.Delete()); return err },
+		"rate":         func() error { _, err := run(l.Rate()); return err },
+		"exists":       func() error { _, err := run(l.Exists()); return err },
+		"ttl":          func() error { _, err := run(l.TTL()); return err },
 	}
 	for name, op := range operations {
 		for _, reply := range []any{"OK", nil, 1.5, []any{}, []any{"x"}, []any{nil, int64(1)}, []any{int64(0), "x", "y"}} {

@@ -40,14 +40,12 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.R
 	if l.hints != nil && v.Held == 0 && !v.Unsure {
 		v.Type = l.Type()
 	}
-	err = l.withType("acquire", v.Type, func(typ permit.Type) error {
-		if typ != v.Type {
-			v.Type, v.Held, v.Unsure = typ, 0, false
-		}
+	for changes := 0; ; v.Held, v.Unsure = 0, false {
 		a, err = l.reserve(ctx, v)
-		return err
-	})
-	return a, err
+		if again, err := l.hasOtherType("acquire", err, &v.Type, &changes); !again {
+			return a, err
+		}
+	}
 }
 
 func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error) {

@@ -317,10 +317,13 @@ func (l *Limiter) Shortage() error { return nil }
 // CheckDue returns why the state should be checked now, or Sick.
 func (l *Limiter) CheckDue(permits int64) permit.HealCause { return l.redis.CheckDue(permits) }
 
-// Heal heals the limiter.
-func (l *Limiter) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
-	_, err := l.p.send(Call{Op: "heal", Key: l.key}, func() error {
-		return l.redis.Heal(context.WithoutCancel(ctx), typ, c)
-	})
-	return err
+// Heal heals the limiter, in one call.
+func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] {
+	return permit.Op[struct{}]{Name: "heal", Step: func(ctx context.Context) (_ struct{}, more bool, err error) {
+		_, err = l.p.send(Call{Op: "heal", Key: l.key}, func() error {
+			_, err := l.redis.Heal(typ, c).Run(context.WithoutCancel(ctx))
+			return err
+		})
+		return struct{}{}, false, err
+	}}
 }

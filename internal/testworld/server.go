@@ -75,7 +75,6 @@ func (s *Server) conn() *redisson.Conn {
 
 func (s *Server) limiter(c *redisson.Conn, key, client string) *redisson.Limiter {
 	l := c.Limiter(s.prefix+key, key, client)
-	l.Gate = redistest.Ungated{}
 	return &l
 }
 
@@ -115,7 +114,7 @@ func (s *Server) rate(key string) permit.Rate {
 
 func (s *Server) set(key string, r permit.Rate, keep bool) {
 	s.t.Helper()
-	_, err := s.of(key, 0).SetRate(context.Background(), r, false, keep)
+	_, err := s.of(key, 0).SetRate(r, false, keep).Run(context.Background())
 	s.must(err)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +134,7 @@ func (s *Server) Delete(key string) {
 	delete(s.rates, key)
 	s.mu.Unlock()
 	for n := 0; n <= clients && known; n++ {
-		_, err := s.of(key, n).Delete(context.Background())
+		_, err := s.of(key, n).Delete().Run(context.Background())
 		s.must(err)
 	}
 }
@@ -154,13 +153,14 @@ func (s *Server) field(key string, rate any) {
 // CoolDown makes an Overall limiter grant nothing before until, and then gives its permits back over reopen.
 func (s *Server) CoolDown(key string, until time.Time, reopen time.Duration) {
 	s.t.Helper()
-	s.must(s.of(key, 0).CoolDown(context.Background(), time.Until(until), reopen))
+	_, err := s.of(key, 0).CoolDown(time.Until(until), reopen).Run(context.Background())
+	s.must(err)
 }
 
 // Release returns permits of an Overall limiter.
 func (s *Server) Release(key string, permits int64) {
 	s.t.Helper()
-	_, err := s.of(key, 0).Release(context.Background(), permits)
+	_, err := s.of(key, 0).Release(permits).Run(context.Background())
 	s.must(err)
 	s.ledger(key, "").release(now(), permits)
 }
@@ -168,7 +168,7 @@ func (s *Server) Release(key string, permits int64) {
 // Available returns the free permits of an Overall limiter.
 func (s *Server) Available(key string) int64 {
 	s.t.Helper()
-	n, err := s.of(key, 0).Available(context.Background())
+	n, err := s.of(key, 0).Available().Run(context.Background())
 	s.must(err)
 	return n
 }

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package link
+
+import (
+	"context"
+	"iter"
+
+	"github.com/goredisson/ratelimiter/internal/permit"
+)
+
+// Do carries out an operation, and repeats each of its calls until there is a reply. It returns the result of the last call.
+func Do[T any](ctx context.Context, k *Link, op permit.Op[T]) (result T, err error) {
+	for result, err = range Steps(ctx, k, op) {
+	}
+	return result, err
+}
+
+// Steps carries out an operation like [Do], and yields the result of each call, and with an error that of the last.
+func Steps[T any](ctx context.Context, k *Link, op permit.Op[T]) iter.Seq2[T, error] {
+	gate := k.Gated
+	if op.Reads {
+		gate = k.Read
+	}
+	return func(yield func(T, error) bool) {
+		var result T // stays as it is if there is no call
+		for more := true; more; {
+			err := gate(ctx, op.Name, func(bool) (err error) {
+				result, more, err = op.Step(ctx)
+				return err
+			})
+			if more = more && err == nil; !yield(result, err) {
+				return
+			}
+		}
+	}
+}
+
+// heal makes the permits left and those in use add up to the rate.
+func (k *Link) heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
+	_, err := Do(ctx, k, k.Backend.Heal(typ, c))
+	return err
+}
+
+// Heal is like heal. It gives up only if Redis does.
+func (k *Link) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) {
+	_ = k.heal(context.WithoutCancel(ctx), typ, c) // the next reply shows whether it worked
+}
