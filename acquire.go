@@ -157,7 +157,7 @@ func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64
 // a bound of 0 each request asks Redis. If bound is negative, every call of the handle returns ErrInvalidArgument.
 func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	handle := *l.made()
-	handle.want.Known = bound
+	handle.want.CachedFor = bound
 	if bound < 0 && handle.err == nil {
 		handle.err = invalid("CachedRejections: %v is negative", bound)
 	}

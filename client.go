@@ -175,7 +175,7 @@ const maxRemembered = 512
 
 // rateLimiter returns a new value for the limiter with that name.
 func (c *Client) rateLimiter(name string) *RateLimiter {
-	l := &RateLimiter{client: c, name: name, want: engine.Request{Policy: c.policy, Known: c.cfg.known}}
+	l := &RateLimiter{client: c, name: name, want: engine.Request{Policy: c.policy, CachedFor: c.cfg.cachedFor}}
 	mapped := c.cfg.nameMapper(name)
 	if name == "" || mapped == "" {
 		l.err = invalid("the name of a limiter is empty: %q, mapped to %q", name, mapped)

@@ -20,7 +20,7 @@ type config struct {
 	recheck      time.Duration
 	outageLimit  time.Duration
 	rejectEarly  bool
-	known        time.Duration
+	cachedFor    time.Duration
 	policy       OutagePolicy
 	hooks        []Hook
 }
@@ -94,7 +94,7 @@ func WithEarlyRejection() Option {
 // Redis. While Redis is known to be unavailable the [OutagePolicy] decides. To set it for one limiter, use
 // [RateLimiter.CachedRejections]. The default is 0: each request asks Redis.
 func WithCachedRejections(bound time.Duration) Option {
-	return func(c *config) { c.known = bound }
+	return func(c *config) { c.cachedFor = bound }
 }
 
 // WithOutageLimit sets how long waiting callers go on waiting while Redis is unavailable; then they get
@@ -132,8 +132,8 @@ func (c *config) validate() error {
 	if c.recheck < time.Millisecond {
 		return invalid("WithRecheck: %v is shorter than a millisecond", c.recheck)
 	}
-	if c.known < 0 {
-		return invalid("WithCachedRejections: %v is negative", c.known)
+	if c.cachedFor < 0 {
+		return invalid("WithCachedRejections: %v is negative", c.cachedFor)
 	}
 	if c.outageLimit < 0 {
 		return invalid("WithOutageLimit: %v is negative", c.outageLimit)

@@ -169,7 +169,7 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, er
 	part := &o.quotas[hash(key)%len(o.quotas)]
 	part.mu.Lock()
 	defer part.mu.Unlock()
-	share := part.memory.Share(key, outage.MaxShares, permit.Rate{}, func(string) bool { return false })
+	share := part.memory.Ledger(key, outage.MaxLedgers, permit.Rate{}, func(string) bool { return false })
 	if share == nil {
 		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
 	}

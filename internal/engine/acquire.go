@@ -139,7 +139,7 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duration, error) {
 	s.lock()
 	if r.Degraded && r.state != hasEnded && err == nil {
-		l.serveQueueLocked(false) // its share may expire at this very instant
+		l.serveQueueLocked(false) // its quota may be free at this very instant
 		l.rearmLocked()
 	}
 	if r.state == hasEnded {

@@ -44,7 +44,7 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 				continue
 			}
 		}
-		a, sent, err := k.Attempt(f.ctx, &f.call, f.local, &f.Batch)
+		a, sent, err := k.Attempt(f.ctx, &f.call, f.ledger, &f.Batch)
 		failure, ok := err.(*retry.Error)
 		if !ok {
 			return a, err
@@ -106,7 +106,7 @@ func (f *flight) trim() bool {
 	l := f.limiter
 	l.shard.lock()
 	defer l.shard.unlock()
-	f.local = l.shard.rememberedLocked(l.link.Key)
+	f.ledger = l.shard.rememberedLocked(l.link.Key)
 	if f.Replay {
 		return true // a replay asks for the same again
 	}

@@ -65,7 +65,7 @@ func (h *Handle) Spare() any {
 
 // The bounds that tests refer to.
 const (
-	MaxLocals    = outage.MaxShares
+	MaxLocals    = outage.MaxLedgers
 	MaxSlowTries = maxSlowTries
 )
 

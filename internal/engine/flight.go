@@ -28,7 +28,7 @@ type flight struct {
 	healthProbe bool // it has no callers; it was allowed in order to probe Redis
 	inline      bool // it runs in the goroutine of its caller
 	call        outage.Call
-	local       *outage.Share
+	ledger      *outage.Ledger
 	ticket      fair.Ticket    // of callers that pass the first waiter
 	taken       int64          // permits that were granted to its callers
 	crowd       bool           // the last reply ended several requests
@@ -49,7 +49,7 @@ const (
 // appendLocked adds r to the last run or to a new one. It reports false if the flight is full.
 func (f *flight) appendLocked(r *request) bool {
 	i := len(f.Runs) - 1
-	if i < 0 || !f.sharesLocked(i, r) {
+	if i < 0 || !f.fitsRunLocked(i, r) {
 		i++
 	}
 	return f.putLocked(i, r)
@@ -61,7 +61,7 @@ func (f *flight) appendTriesLocked(q *queue) {
 	begin := len(f.Runs)
 	for r := q.first; r != nil; r = q.first {
 		i := begin
-		for i < len(f.Runs) && !f.sharesLocked(i, r) {
+		for i < len(f.Runs) && !f.fitsRunLocked(i, r) {
 			i++
 		}
 		if !f.putLocked(i, r) {
@@ -72,8 +72,8 @@ func (f *flight) appendTriesLocked(q *queue) {
 	}
 }
 
-// sharesLocked reports whether r may be a request of the i-th run, whose grants share a member.
-func (f *flight) sharesLocked(i int, r *request) bool {
+// fitsRunLocked reports whether r may be a request of the i-th run, whose grants share a member.
+func (f *flight) fitsRunLocked(i int, r *request) bool {
 	return f.Runs[i].Permits == r.want.Permits && !r.want.Own && !f.callers[i][0].want.Own
 }
 

@@ -19,7 +19,7 @@ import (
 
 // knows asks for permits, by a request that a rejection no older than bound may decide.
 func (w *world) knows(l *limiter, permits int64, bound time.Duration) engine.Outcome {
-	got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: permits, TellWait: true, Known: bound, Policy: l.policy})
+	got, err := l.Handle.Acquire(w.ctx, engine.Request{Permits: permits, TellWait: true, CachedFor: bound, Policy: l.policy})
 	require.NoError(w.t, err)
 	return got
 }
@@ -53,11 +53,11 @@ func TestCachedRejections(t *testing.T) {
 		rejected(10, 900*ms, 2)
 		rejected(5, 200*ms, 2)
 		sent(0)
-		got, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 7, Known: bound})
+		got, err := w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 7, CachedFor: bound})
 		require.NoError(t, err)
 		require.False(t, got.Granted, "one that is not told the wait is certainly rejected")
 		sent(0)
-		_, err = w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, Known: bound})
+		_, err = w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 11, CachedFor: bound})
 		require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
 		sent(1)
 		require.True(t, w.knows(w.l, 2, bound).Granted, "two are left")

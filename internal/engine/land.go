@@ -36,7 +36,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	permits, left := f.Runs[0].Permits, f.pruneLocked()
 
 	checked := f.Check
-	f.Cursor, f.Check = permit.Cursor{}, permit.Sick
+	f.Cursor, f.Check = permit.Cursor{}, permit.Unchecked
 	switch {
 	case a.Next == permit.Heal && !f.Healed:
 		f.Check = checked // why it is to be healed
@@ -57,7 +57,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 			// Permits were lost again in the meantime, and the wait is not known. A pause keeps the callers
 			// from spinning.
 			a.Wait = max(a.Wait, time.Millisecond)
-		} else if f.callers[0][0].isKnown() && !f.InOrder && !f.DryRun && f.changes == l.changes {
+		} else if f.callers[0][0].usesCached() && !f.InOrder && !f.DryRun && f.changes == l.changes {
 			l.shard.rejections.Learn(l.link.QueueID, f.Runs[0].Permits, begin, a)
 		}
 		f.rejectLocked(a)
@@ -92,8 +92,8 @@ func (f *flight) learnLocked(a *permit.Reply, begin time.Time) (missed bool) {
 // learnRateLocked records the rate in the reply to a call that began at the given instant.
 func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 	l.rate = link.Bounded(a.Rate)
-	if share := l.shard.rememberedLocked(l.link.Key); share != nil {
-		share.Learn(a, begin)
+	if ledger := l.shard.rememberedLocked(l.link.Key); ledger != nil {
+		ledger.Learn(a, begin)
 	}
 }
 
@@ -154,7 +154,7 @@ func (f *flight) passOnLocked(a *permit.Reply) {
 	}
 	_, down := l.link.Health().Since()
 	takes := func(r *request, free int64) bool {
-		return r != nil && r.place == nil && !r.want.Own && (down == nil || !r.sharesLocally()) && r.want.Permits <= free && !r.came.After(f.asked)
+		return r != nil && r.place == nil && !r.want.Own && (down == nil || !r.usesQuota()) && r.want.Permits <= free && !r.came.After(f.asked)
 	}
 	for i := range f.unclaimed {
 		g := &f.unclaimed[i]

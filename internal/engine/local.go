@@ -15,38 +15,38 @@ import (
 // While Redis is down, this file decides requests by their outage policy. It also ends those in flight when Redis
 // turns out to be too slow.
 
-// An offline is what a limiter needs for outages, besides its share in the memory of the shard.
+// An offline is what a limiter needs for outages, besides its ledger in the memory of the shard.
 type offline struct {
 	servedFor time.Time // when the outage began for which the whole queue has been looked at; zero for none
 	timer     *time.Timer
 	due       time.Time // when timer fires; zero if it is not armed
 }
 
-// shareLocked returns the share of the limiter, and creates it if necessary. It returns nil if most shares of the
+// ledgerLocked returns the ledger of the limiter, and creates it if necessary. It returns nil if most ledgers of the
 // shard are in use.
-func (l *limiter) shareLocked(most int) *outage.Share {
+func (l *limiter) ledgerLocked(most int) *outage.Ledger {
 	if l.shard.memory == nil {
 		l.shard.memory = &outage.Memory{}
 	}
-	return l.shard.memory.Share(l.link.Key, most, l.rate, l.shard.usesLocked)
+	return l.shard.memory.Ledger(l.link.Key, most, l.rate, l.shard.usesLocked)
 }
 
-// whenLocallyLocked returns the share of the limiter, and when it can grant r; see [outage.Share.When]. If the shard
-// has no room for another share, nothing can be counted: then a local quota returns an error, and FailOpen, which
+// whenLocallyLocked returns the ledger of the limiter, and when it can grant r; see [outage.Ledger.When]. If the shard
+// has no room for another ledger, nothing can be counted: then a local quota returns an error, and FailOpen, which
 // counts nothing, grants.
-func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (share *outage.Share, at time.Time, left int64, err error) {
-	if share = l.shareLocked(outage.MaxShares); share == nil && p.Kind == outage.FailOpen {
-		share = outage.NewShare(l.rate)
+func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since time.Time, cause error) (ledger *outage.Ledger, at time.Time, left int64, err error) {
+	if ledger = l.ledgerLocked(outage.MaxLedgers); ledger == nil && p.Kind == outage.FailOpen {
+		ledger = outage.NewLedger(l.rate)
 	}
-	if share == nil {
+	if ledger == nil {
 		err = outage.ErrNoMemory
 	} else {
-		at, left, err = share.When(p, permits, now, since)
+		at, left, err = ledger.When(p, permits, now, since)
 	}
 	if err != nil {
 		err = fmt.Errorf("%w: acquire of %q: %w: %w", permit.ErrUnavailable, l.link.Name, err, cause)
 	}
-	return share, at, left, err
+	return ledger, at, left, err
 }
 
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did. Otherwise
@@ -56,7 +56,7 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	health := l.link.Health()
 	since, cause := health.Since()
 	if cause == nil {
-		l.shareLocked(outage.MaxShares) // it learns what Redis replies
+		l.ledgerLocked(outage.MaxLedgers) // it learns what Redis replies
 		return false
 	}
 	l.probeLocked(r.ctx, health)
@@ -98,7 +98,7 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 	if r.want.Policy.Kind != outage.LocalQuota {
 		behind = time.Time{}
 	}
-	share, at, left, err := l.whenLocallyLocked(r.want.Policy, r.want.Permits, now, since, cause)
+	ledger, at, left, err := l.whenLocallyLocked(r.want.Policy, r.want.Permits, now, since, cause)
 	if err != nil {
 		r.Err = err
 		return at, true
@@ -108,10 +108,10 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		at = behind
 	}
 	if behind.IsZero() && !at.After(now) {
-		share.Take(r.want.Policy, r.want.Permits, now)
+		ledger.Take(r.want.Policy, r.want.Permits, now)
 		l.link.Health().CountGrant()
 		r.Granted, r.Available = true, max(0, left-r.want.Permits)
-		r.Reply = share.Reply(r.want.Policy, now)
+		r.Reply = ledger.Reply(r.want.Policy, now)
 		return at, true
 	}
 	tooLate := l.shard.engine.cfg.RejectEarly && r.hasDeadline() && r.deadline().Before(at)
@@ -119,12 +119,12 @@ func (l *limiter) decideLocallyLocked(r *request, now, since time.Time, cause er
 		return at, false
 	}
 	r.Wait, r.Available = max(at.Sub(now), time.Millisecond), left
-	r.Reply = share.Reply(r.want.Policy, now)
+	r.Reply = ledger.Reply(r.want.Policy, now)
 	return at, true
 }
 
 // hasLocalQueueLocked reports whether callers wait in the queue for the local quota.
-func (l *limiter) hasLocalQueueLocked() bool { return l.waiters.shares > 0 }
+func (l *limiter) hasLocalQueueLocked() bool { return l.waiters.quotas > 0 }
 
 // serveQueueLocked decides the requests in the queue that their policy can decide now, in order, and sets the timer
 // for the next one. With all set it looks at all of them, otherwise only up to the first that has to wait.
@@ -138,7 +138,7 @@ func (l *limiter) serveQueueLocked(all bool) {
 		now    = time.Now()
 		head   = l.waiters.first
 		due    time.Time // of the first request that has to wait
-		behind time.Time // of the first request that waits for the share
+		behind time.Time // of the first request that waits for the quota
 	)
 	for r, policies := head, l.waiters.policies; policies > 0 && (all || due.IsZero()); {
 		next := r.next
@@ -266,7 +266,7 @@ func (l *limiter) decideAllLocked(cause error) {
 			switch {
 			case !r.want.Wait:
 				l.shard.failLocked(r, err)
-			case r.sharesLocally(): // or Redis would grant it something, too
+			case r.usesQuota(): // or Redis would grant it something, too
 				r.state = isQueued
 			default:
 				return false

@@ -16,16 +16,16 @@ import (
 // WhenLocally returns when the policy can grant the given number of permits to a caller outside of the queue. It also
 // starts the probe when that is due.
 func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(*outage.Share) {})
+	return h.decideLocally(ctx, p, permits, now, func(*outage.Ledger) {})
 }
 
 // TakeLocally is like WhenLocally, but has the policy grant the permits if that is possible now.
 func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(share *outage.Share) { share.Take(p, permits, now) })
+	return h.decideLocally(ctx, p, permits, now, func(ledger *outage.Ledger) { ledger.Take(p, permits, now) })
 }
 
 // decideLocally is like WhenLocally, but calls grant under the lock if the permits can be granted now.
-func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Share)) (at time.Time, err error) {
+func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Ledger)) (at time.Time, err error) {
 	s := h.shard
 	s.lock()
 	defer s.unlock()
@@ -36,7 +36,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	since, cause := health.Since()
 	l := s.limiterLocked(&h.Link)
 	l.probeLocked(ctx, health)
-	share, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
+	ledger, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
 	if err != nil {
 		return at, err
 	}
@@ -44,7 +44,7 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 		at = now.Add(max(l.offline.due.Sub(now), time.Millisecond)) // the callers in the queue come first
 	}
 	if !at.After(now) {
-		grant(share)
+		grant(ledger)
 	}
 	return at, nil
 }
@@ -53,31 +53,31 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
 	h.shard.lock()
 	defer h.shard.unlock()
-	if share := h.shard.rememberedLocked(h.Key); share != nil && p.Kind == outage.LocalQuota {
-		share.Undo(permits, now)
+	if ledger := h.shard.rememberedLocked(h.Key); ledger != nil && p.Kind == outage.LocalQuota {
+		ledger.Undo(permits, now)
 	}
 }
 
 // NoteCoolDown makes the policies of this process obey a cool-down until Redis has been told of it as well. The
 // zero time ends it.
 func (h *Handle) NoteCoolDown(until time.Time) {
-	h.withShare(func(s *outage.Share) { s.NoteCoolDown(until) })
+	h.withLedger(func(s *outage.Ledger) { s.NoteCoolDown(until) })
 }
 
 // ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
 // over.
 func (h *Handle) ToldCoolDown(until time.Time) {
-	h.withShare(func(s *outage.Share) { s.ToldCoolDown(until) })
+	h.withLedger(func(s *outage.Ledger) { s.ToldCoolDown(until) })
 }
 
-// withShare calls f, under the lock, with the share of the limiter, which holds what is known without Redis. It does
+// withLedger calls f, under the lock, with the ledger of the limiter, which holds what is known without Redis. It does
 // not call f if the shard has no room for it.
-func (h *Handle) withShare(f func(*outage.Share)) {
+func (h *Handle) withLedger(f func(*outage.Ledger)) {
 	h.shard.lock()
 	defer h.shard.unlock()
 	l := h.shard.limiterLocked(&h.Link)
-	if share := l.shareLocked(2 * outage.MaxShares); share != nil {
-		f(share)
+	if ledger := l.ledgerLocked(2 * outage.MaxLedgers); ledger != nil {
+		f(ledger)
 		l.offline.servedFor = time.Time{} // those in the queue may be granted sooner
 	}
 }
@@ -85,11 +85,11 @@ func (h *Handle) withShare(f func(*outage.Share)) {
 // Reconcile tells Redis of the pending grants of the limiter, if there are any.
 func (h *Handle) Reconcile(ctx context.Context) error {
 	h.shard.lock()
-	share := h.shard.rememberedLocked(h.Key)
-	busy := share != nil && share.Busy(time.Now())
+	ledger := h.shard.rememberedLocked(h.Key)
+	busy := ledger != nil && ledger.Busy(time.Now())
 	h.shard.unlock()
 	if !busy {
 		return nil
 	}
-	return h.Link.Reconcile(ctx, share)
+	return h.Link.Reconcile(ctx, ledger)
 }

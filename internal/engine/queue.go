@@ -14,7 +14,7 @@ type queue struct {
 	first, last *request
 	n           int
 	policies    int       // requests that have an outage policy
-	shares      int       // requests whose policy is a local quota
+	quotas      int       // requests whose policy is a local quota
 	yields      int       // requests that leave when an outage begins
 	deadlines   deadlines // of the requests that watch has been called for
 }
@@ -92,7 +92,7 @@ func (q *queue) count(r *request, n int) {
 	if r.want.Policy != nil {
 		q.policies += n
 		if r.want.Policy.Kind == outage.LocalQuota {
-			q.shares += n
+			q.quotas += n
 		}
 	}
 	if r.want.Yields {

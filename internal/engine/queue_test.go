@@ -91,7 +91,7 @@ func TestQueue(t *testing.T) {
 				}
 				require.Equal(rt, want, there)
 				require.Equal(rt, want, back)
-				require.Equal(rt, []int{len(model), policies, shares}, []int{q.n, q.policies, q.shares})
+				require.Equal(rt, []int{len(model), policies, shares}, []int{q.n, q.policies, q.quotas})
 				if r := q.earliest(); r != nil {
 					require.Equal(rt, earliest, r.deadline())
 				} else {

@@ -13,17 +13,17 @@ import (
 
 // A Request is what a caller asks for.
 type Request struct {
-	Permits  int64
-	Wait     bool          // wait in the queue
-	Timeout  time.Duration // how long to wait; 0 for as long as it takes
-	TellWait bool          // report the wait if it is rejected
-	Own      bool          // its grant is a member of its own, so that it can be settled
-	Known    time.Duration // how old a rejection may be that decides it without a call, if it does not wait
-	Policy   *outage.Policy
-	Floor    int64         // permits that are to stay free, for a request of a lower class; otherwise 0
-	Age      time.Duration // for how long a request of a lower class that waits is of the class
-	Came     time.Time     // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
-	Yields   bool          // it fails when an outage begins
+	Permits   int64
+	Wait      bool          // wait in the queue
+	Timeout   time.Duration // how long to wait; 0 for as long as it takes
+	TellWait  bool          // report the wait if it is rejected
+	Own       bool          // its grant is a member of its own, so that it can be settled
+	CachedFor time.Duration // how old a rejection may be that decides it without a call, if it does not wait
+	Policy    *outage.Policy
+	Floor     int64         // permits that are to stay free, for a request of a lower class; otherwise 0
+	Age       time.Duration // for how long a request of a lower class that waits is of the class
+	Came      time.Time     // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
+	Yields    bool          // it fails when an outage begins
 }
 
 // An Outcome is how a request ended.
@@ -76,26 +76,26 @@ func (r *request) deadline() time.Time {
 	return r.came.Add(r.want.Timeout)
 }
 
-// isKnown reports whether a cached rejection decides r, and its rejection others.
-func (r *request) isKnown() bool { return r.want.Known > 0 && !r.want.Wait }
+// usesCached reports whether a cached rejection decides r, and its rejection others.
+func (r *request) usesCached() bool { return r.want.CachedFor > 0 && !r.want.Wait }
 
 // rejectionLocked returns the reply of a cached rejection, if one decides r.
 func (s *shard) rejectionLocked(h *Handle, r *request) (*permit.Reply, bool) {
 	switch want := &r.want; {
-	case !r.isKnown() || h.Health().Down(): // during an outage nothing is known
+	case !r.usesCached() || h.Health().Down(): // during an outage nothing is known
 		return nil, false
 	case want.TellWait:
-		return s.rejections.Reply(h.QueueID, want.Permits, want.Known)
+		return s.rejections.Reply(h.QueueID, want.Permits, want.CachedFor)
 	default:
-		return s.rejections.ReplyToSome(h.QueueID, want.Permits, want.Known)
+		return s.rejections.ReplyToSome(h.QueueID, want.Permits, want.CachedFor)
 	}
 }
 
 // live reports whether a caller waits for the outcome.
 func (r *request) live() bool { return r.state < hasEnded }
 
-// sharesLocally reports whether a local quota decides r during an outage.
-func (r *request) sharesLocally() bool {
+// usesQuota reports whether a local quota decides r during an outage.
+func (r *request) usesQuota() bool {
 	return r.want.Policy != nil && r.want.Policy.Kind == outage.LocalQuota
 }
 

@@ -101,7 +101,8 @@ func (l *limiter) takePassersLocked() *flight {
 	return f
 }
 
-// takeTriesLocked returns a flight for the tries, or nil if there are none or none may leave.
+// takeTriesLocked returns a flight for the tries, or nil if there are none or none may leave. If the tries stand behind the queue,
+// it starts a flight of the queue, which takes them along.
 func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
@@ -174,7 +175,7 @@ func (l *limiter) launchLocked(f *flight) {
 	if f.begin.IsZero() {
 		f.begin = time.Now()
 	}
-	f.local = l.shard.rememberedLocked(l.link.Key)
+	f.ledger = l.shard.rememberedLocked(l.link.Key)
 	l.flights = append(l.flights, f)
 	l.shard.engine.calls.Add(1)
 }

@@ -99,7 +99,7 @@ func (s *shard) findLocked(key link.QueueID) *limiter {
 }
 
 // rememberedLocked returns what is known of a limiter without Redis, or nil.
-func (s *shard) rememberedLocked(key string) *outage.Share {
+func (s *shard) rememberedLocked(key string) *outage.Ledger {
 	if s.memory == nil {
 		return nil
 	}

@@ -106,7 +106,7 @@ func (w *world) alone(s *state, l, p int, n int64) error {
 		if a.granted || now > bound {
 			return fmt.Errorf("p%d goes on alone and asks L%d for %d, which takes too long:%s", p, l, n, said)
 		}
-		if b.Check == permit.Sick {
+		if b.Check == permit.Unchecked {
 			b.Check = permit.Checked // as a process does with its first rejection in an interval
 			continue
 		}

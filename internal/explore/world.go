@@ -155,7 +155,7 @@ func (w *world) acquire(p, l int, b permit.Batch) (reply, error) {
 			if _, err := limiter.Heal(w.Type, b.Check).Run(w.ctx); err != nil {
 				return reply{}, err
 			}
-			b.Check, b.Healed = permit.Sick, true
+			b.Check, b.Healed = permit.Unchecked, true
 		}
 		if a.Granted[0] > 0 || a.Next == permit.Done || healed && a.Next == permit.Heal {
 			return reply{granted: a.Granted[0] > 0, wait: a.Wait}, nil

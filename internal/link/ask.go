@@ -24,26 +24,26 @@ type Asked struct {
 }
 
 // Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
-func (k *Link) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true})
+func (l *Link) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
+	a, _, err := l.ask(ctx, one(permits), permit.Batch{DryRun: true})
 	return a, err
 }
 
 // Look is like [Link.Peek], but keeps the limiter alive, as a call that takes permits does.
-func (k *Link) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true})
+func (l *Link) Look(ctx context.Context, permits int64) (permit.Reply, error) {
+	a, _, err := l.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true})
 	return a, err
 }
 
 // Ask asks for permits until the reply is complete. It does not wait in the queue.
-func (k *Link) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
-	return k.ask(ctx, one(permits), permit.Batch{})
+func (l *Link) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, error) {
+	return l.ask(ctx, one(permits), permit.Batch{})
 }
 
 // AskUpTo asks for as many of the permits as there are, and returns how many it was granted. It does not wait in the queue.
-func (k *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64, error) {
+func (l *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64, error) {
 	runs := upTo(permits)
-	a, _, err := k.ask(ctx, runs, permit.Batch{})
+	a, _, err := l.ask(ctx, runs, permit.Batch{})
 	if err != nil {
 		return a, 0, err
 	}
@@ -52,7 +52,7 @@ func (k *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64,
 		got += max(n, 0) * runs[i].Permits
 	}
 	if got == 0 && len(runs) > 1 { // the wait is that of the first run
-		a, err = k.Peek(ctx, 1)
+		a, err = l.Peek(ctx, 1)
 	}
 	return a, got, err
 }
@@ -71,27 +71,27 @@ func upTo(permits int64) (runs []permit.Run) {
 
 // Check repairs permits that are lost or too many, if a check is due. It is for a caller whose own calls check
 // nothing.
-func (k *Link) Check(ctx context.Context, permits int64) error {
-	cause := k.Backend.CheckDue(permits)
-	if cause == permit.Sick {
+func (l *Link) Check(ctx context.Context, permits int64) error {
+	cause := l.Backend.CheckDue(permits)
+	if cause == permit.Unchecked {
 		return nil
 	}
-	_, _, err := k.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true, Check: cause})
+	_, _, err := l.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true, Check: cause})
 	return err
 }
 
 func one(permits int64) []permit.Run { return []permit.Run{{Permits: permits, Count: 1}} }
 
 // ask makes the call b for the runs until the reply is complete. It sets the ID and the runs of b.
-func (k *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a permit.Reply, asked Asked, err error) {
-	b.Floor = k.Floor
+func (l *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a permit.Reply, asked Asked, err error) {
+	b.Floor = l.Floor
 	b.Runs = runs
 	last := len(runs) - 1
 	for range maxAsks {
 		begin := time.Now()
-		b.ID = k.System.Backends.NewID()
+		b.ID = l.System.Backends.NewID()
 		var unsure bool
-		a, unsure, err = k.askOnce(ctx, &b)
+		a, unsure, err = l.askOnce(ctx, &b)
 		asked = Asked{Type: b.Type, ID: b.ID.Run(0)}
 		if err != nil {
 			if !unsure {
@@ -100,35 +100,35 @@ func (k *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a pe
 			return permit.Reply{}, asked, err
 		}
 		if a.Granted[last] < 0 {
-			return permit.Reply{}, asked, permit.Exceeds(k.Name, runs[last].Permits, k.Floor, a.Rate.Permits)
+			return permit.Reply{}, asked, permit.Exceeds(l.Name, runs[last].Permits, l.Floor, a.Rate.Permits)
 		}
-		k.Queue.Learn(k, &a, begin)
+		l.Queue.Learn(l, &a, begin)
 		b.Cursor = permit.Cursor{}
 		switch {
 		case slices.Max(a.Granted) > 0:
 			if a.Next == permit.Heal {
-				_ = k.heal(ctx, b.Type, b.Check) // the grant stands in any case
+				_ = l.heal(ctx, b.Type, b.Check) // the grant stands in any case
 			}
 			return a, asked, nil
 		case a.Next == permit.On:
 			b.Cursor = a.Cursor
 		case a.Next == permit.Heal && !b.Healed:
 			b.Healed = true
-			if err := k.heal(ctx, b.Type, b.Check); err != nil {
+			if err := l.heal(ctx, b.Type, b.Check); err != nil {
 				return permit.Reply{}, asked, err
 			}
 		default:
 			return a, asked, nil
 		}
 	}
-	return permit.Reply{}, asked, permit.CountKeepsChanging("acquire", k.Name)
+	return permit.Reply{}, asked, permit.CountKeepsChanging("acquire", l.Name)
 }
 
 // askOnce makes the call b until there is a reply. With an error, unsure reports whether b may have been carried out.
-func (k *Link) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
-	err = k.Gated(ctx, "acquire", func(replay bool) (err error) {
+func (l *Link) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
+	err = l.Gated(ctx, "acquire", func(replay bool) (err error) {
 		b.Replay, b.Alone = replay && !b.DryRun, replay
-		a, err = k.Backend.Acquire(ctx, b)
+		a, err = l.Backend.Acquire(ctx, b)
 		failure, lost := err.(*retry.Error)
 		unsure = unsure || lost && failure.Outcome != retry.NotExecuted
 		return err
@@ -137,21 +137,21 @@ func (k *Link) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, un
 }
 
 // Refund gives back what asked was granted, as if it had not been asked for.
-func (k *Link) Refund(ctx context.Context, asked Asked, permits int64) {
+func (l *Link) Refund(ctx context.Context, asked Asked, permits int64) {
 	if asked.ID != (permit.ID{}) {
-		k.GiveBack(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits})
+		l.GiveBack(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits})
 	}
 }
 
 // Settle changes the grant of asked from the given number of permits to another: a smaller number gives permits back,
 // a larger one takes more, even if none are left. It does nothing if the grant has expired or is no longer there, and
 // it may be repeated.
-func (k *Link) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
-	err := k.Gated(ctx, "settle", func(bool) error {
-		return k.Backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})
+func (l *Link) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
+	err := l.Gated(ctx, "settle", func(bool) error {
+		return l.Backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})
 	})
 	if actual < permits {
-		k.Changed()
+		l.Changed()
 	}
 	return err
 }

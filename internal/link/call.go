@@ -18,48 +18,48 @@ import (
 // is a replay if an earlier one may have been executed. During an outage it makes no attempt except for the probe,
 // and returns at once. Its errors are meant for callers: when ctx is done, it returns the error of ctx, which wraps
 // ErrUnavailable as well if there has been no reply.
-func (k *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
-	k.Touch()
-	defer k.Touch()
-	return k.Read(ctx, op, call)
+func (l *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
+	l.Touch()
+	defer l.Touch()
+	return l.Read(ctx, op, call)
 }
 
 // Touch tells the queue that a call which does not come from it begins or has ended. Such a call may reclaim the
 // queue's tripwire; then a missing tripwire does not prove that another process took part.
-func (k *Link) Touch() { k.Queue.Touch(k.Key) }
+func (l *Link) Touch() { l.Queue.Touch(l.Key) }
 
 // Changed wakes this process's callers that wait for the limiter, because permits may be available again.
-func (k *Link) Changed() { k.Queue.Changed(k.Key) }
+func (l *Link) Changed() { l.Queue.Changed(l.Key) }
 
 // Read is Gated for a call that only reads.
-func (k *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
-	return k.gated(ctx, op, func(replay bool) error {
+func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
+	return l.gated(ctx, op, func(replay bool) error {
 		sent := time.Now()
 		err := call(replay)
-		k.noteReply(nil, sent, err)
+		l.noteReply(nil, sent, err)
 		return err
 	})
 }
 
 // gated is Read for a function that records its replies with noteReply.
-func (k *Link) gated(ctx context.Context, op string, call func(replay bool) error) error {
-	health, c, begin, sent := k.Health(), &outage.Call{Owner: k}, time.Now(), time.Time{}
+func (l *Link) gated(ctx context.Context, op string, call func(replay bool) error) error {
+	health, c, begin, sent := l.Health(), &outage.Call{Owner: l}, time.Now(), time.Time{}
 	defer func() { health.End(c) }()
 	var last error
 	gaveUp := false // although another attempt might have succeeded
-	err := retry.Do(ctx.Done(), k.System.Closed, func(replay bool) error {
-		if err := k.ready(ctx); err != nil {
+	err := retry.Do(ctx.Done(), l.System.Closed, func(replay bool) error {
+		if err := l.ready(ctx); err != nil {
 			return err
 		}
 		next, _, err := health.Allow(c)
 		if err != nil {
-			return permit.Unavailable(op, k.Name, WithLast(err, last))
+			return permit.Unavailable(op, l.Name, WithLast(err, last))
 		}
 		sent = time.Now()
 		if !next.IsZero() {
 			probe := c
-			c = &outage.Call{Owner: k}
-			err = k.proveBeside(ctx, probe)
+			c = &outage.Call{Owner: l}
+			err = l.proveBeside(ctx, probe)
 		}
 		if err == nil {
 			err = call(replay)
@@ -78,71 +78,71 @@ func (k *Link) gated(ctx context.Context, op string, call func(replay bool) erro
 	failure, failed := err.(*retry.Error)
 	failed = failed && failure.Outcome != retry.Executed
 	if left := ctx.Err(); left != nil && (failed || err == left) {
-		return permit.Left(permit.Of(op, k.Name), begin, cmp.Or(k.Backend.Shortage(), last), left)
+		return permit.Left(permit.Of(op, l.Name), begin, cmp.Or(l.Backend.Shortage(), last), left)
 	}
 	if failed {
-		k.ObservePanic(failure.Err)
+		l.ObservePanic(failure.Err)
 		if !failure.Local && !gaveUp {
-			k.MarkDown(sent, failure)
+			l.MarkDown(sent, failure)
 		}
 	}
-	return permit.Failed(op, k.Name, err)
+	return permit.Failed(op, l.Name, err)
 }
 
 // Attempt makes one attempt at b on behalf of c, which may be nil, and records what the reply shows. First it makes the calls that have to precede it: the proof that
-// Redis works again, if c is the probe, and the report of grants in share that Redis does not know of; share may be
+// Redis works again, if c is the probe, and the report of grants in ledger that Redis does not know of; ledger may be
 // nil. It returns when the last of these calls was sent.
-func (k *Link) Attempt(ctx context.Context, c *outage.Call, share *outage.Share, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
+func (l *Link) Attempt(ctx context.Context, c *outage.Call, ledger *outage.Ledger, b *permit.Batch) (a permit.Reply, sent time.Time, err error) {
 	if c != nil && c.Probes() {
 		sent = time.Now()
-		if err = k.proof(ctx, c); err != nil {
+		if err = l.proof(ctx, c); err != nil {
 			return a, sent, err
 		}
 	}
-	if share != nil {
+	if ledger != nil {
 		sent = time.Now()
-		if err = k.reconcile(ctx, share); err != nil {
+		if err = l.reconcile(ctx, ledger); err != nil {
 			return a, sent, err
 		}
 	}
 	sent = time.Now()
-	a, err = k.Backend.Acquire(ctx, b)
-	k.noteReply(c, sent, err)
+	a, err = l.Backend.Acquire(ctx, b)
+	l.noteReply(c, sent, err)
 	return a, sent, err
 }
 
 // GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because
 // nothing else gives back what its callers left behind. Permits that it fails to give back are free again after one
 // interval.
-func (k *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
+func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = retry.Do(nil, nil, func(bool) error { return k.Backend.Refund(ctx, typ, g) })
+		_ = retry.Do(nil, nil, func(bool) error { return l.Backend.Refund(ctx, typ, g) })
 	}
-	k.Changed()
+	l.Changed()
 }
 
 // MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at that instant.
-func (k *Link) MarkDown(sent time.Time, failure *retry.Error) {
-	if k.Health().MarkDown(sent, failure.Err, failure.ReadOnly) {
-		k.observe(Event{Kind: OutageBegan, Err: failure.Err})
+func (l *Link) MarkDown(sent time.Time, failure *retry.Error) {
+	if l.Health().MarkDown(sent, failure.Err, failure.ReadOnly) {
+		l.observe(Event{Kind: OutageBegan, Err: failure.Err})
 	}
 }
 
 // noteReply records what the reply to a call shows that was sent at the given instant on behalf of c, which may be
 // nil. It does nothing if err shows that there was no reply.
-func (k *Link) noteReply(c *outage.Call, sent time.Time, err error) {
+func (l *Link) noteReply(c *outage.Call, sent time.Time, err error) {
 	failure, failed := err.(*retry.Error)
 	switch {
 	case !failed || failure.Outcome == retry.Executed && failure.Answered:
-		k.replied(c, sent, outage.Ran)
+		l.replied(c, sent, outage.Ran)
 	case failure.Answered:
-		k.replied(c, sent, outage.NotYet)
+		l.replied(c, sent, outage.NotYet)
 	}
 }
 
-func (k *Link) replied(c *outage.Call, sent time.Time, what outage.Reply) {
-	if ended, lasted, granted := k.Health().Replied(c, sent, what); ended {
-		k.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
+func (l *Link) replied(c *outage.Call, sent time.Time, what outage.Reply) {
+	if ended, lasted, granted := l.Health().Replied(c, sent, what); ended {
+		l.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
 	}
 }
 

@@ -38,7 +38,7 @@ type Backend interface {
 	Traffic() permit.Traffic
 	// Shortage returns why calls wait for a connection, a *[retry.Shortage], or nil if they do not.
 	Shortage() error
-	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Sick.
+	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Unchecked.
 	CheckDue(permits int64) permit.HealCause
 	// Heal returns the operation that makes the permits left and those in use add up to the rate.
 	Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}]
@@ -65,7 +65,7 @@ type Queue interface {
 	// Touch records that a call which does not come from the queue begins or has ended, for the limiter with that key.
 	Touch(key string)
 	// Learn records what a reply says about the rate. Its call began at the given instant.
-	Learn(k *Link, a *permit.Reply, began time.Time)
+	Learn(l *Link, a *permit.Reply, began time.Time)
 	// Changed wakes the callers of the limiter with that key, because permits may be available again.
 	Changed(key string)
 	// Background runs f in a goroutine of its own, for which Close of the client waits. It returns ErrClosed after that.
@@ -136,14 +136,14 @@ type Link struct {
 // Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
 // node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
 // hash alike.
-func (k *Link) Health() *outage.Health {
-	s := k.System
+func (l *Link) Health() *outage.Health {
+	s := l.System
 	if !s.Divided {
 		return &s.health
 	}
-	shard, ok := s.Backends.Shard(k.Key)
+	shard, ok := s.Backends.Shard(l.Key)
 	if !ok {
-		return k.Queue.Health()
+		return l.Queue.Health()
 	}
 	o, ok := s.healths.Load(shard)
 	if !ok {
@@ -153,43 +153,43 @@ func (k *Link) Health() *outage.Health {
 }
 
 // TooSlow implements [outage.Owner].
-func (k *Link) TooSlow(err error) {
-	k.System.Slow(k.Health(), err)
-	k.observe(Event{Kind: OutageBegan, Err: err})
+func (l *Link) TooSlow(err error) {
+	l.System.Slow(l.Health(), err)
+	l.observe(Event{Kind: OutageBegan, Err: err})
 }
 
 // Traffic implements [outage.Owner].
-func (k *Link) Traffic() permit.Traffic { return k.Backend.Traffic() }
+func (l *Link) Traffic() permit.Traffic { return l.Backend.Traffic() }
 
 // Apart implements [outage.Owner].
-func (k *Link) Apart(ctx context.Context, w permit.Wire) permit.Prober {
-	return k.Backend.Apart(ctx, w)
+func (l *Link) Apart(ctx context.Context, w permit.Wire) permit.Prober {
+	return l.Backend.Apart(ctx, w)
 }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
-func (k *Link) ready(ctx context.Context) error {
+func (l *Link) ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if k.System.IsClosed() {
+	if l.System.IsClosed() {
 		return permit.ErrClosed
 	}
 	return nil
 }
 
 // observe calls the observer, which does not panic.
-func (k *Link) observe(ev Event) {
-	if k.System.Observe != nil {
-		ev.Limiter, ev.Time = k.Name, time.Now()
-		k.System.Observe(ev)
+func (l *Link) observe(ev Event) {
+	if l.System.Observe != nil {
+		ev.Limiter, ev.Time = l.Name, time.Now()
+		l.System.Observe(ev)
 	}
 }
 
 // ObservePanic tells the observer of a call that ended with a panic.
-func (k *Link) ObservePanic(err error) {
+func (l *Link) ObservePanic(err error) {
 	var p *retry.Panic
 	if errors.As(err, &p) {
-		k.observe(Event{Kind: Panicked, Err: err})
+		l.observe(Event{Kind: Panicked, Err: err})
 	}
 }
 

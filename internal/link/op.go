@@ -10,17 +10,17 @@ import (
 )
 
 // Do carries out an operation, and repeats each of its calls until there is a reply. It returns the result of the last call.
-func Do[T any](ctx context.Context, k *Link, op permit.Op[T]) (result T, err error) {
-	for result, err = range Steps(ctx, k, op) {
+func Do[T any](ctx context.Context, l *Link, op permit.Op[T]) (result T, err error) {
+	for result, err = range Steps(ctx, l, op) {
 	}
 	return result, err
 }
 
 // Steps carries out an operation like [Do], and yields the result of each call, and with an error that of the last.
-func Steps[T any](ctx context.Context, k *Link, op permit.Op[T]) iter.Seq2[T, error] {
-	gate := k.Gated
+func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, error] {
+	gate := l.Gated
 	if op.Reads {
-		gate = k.Read
+		gate = l.Read
 	}
 	return func(yield func(T, error) bool) {
 		var result T // stays as it is if there is no call
@@ -37,12 +37,12 @@ func Steps[T any](ctx context.Context, k *Link, op permit.Op[T]) iter.Seq2[T, er
 }
 
 // heal makes the permits left and those in use add up to the rate.
-func (k *Link) heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
-	_, err := Do(ctx, k, k.Backend.Heal(typ, c))
+func (l *Link) heal(ctx context.Context, typ permit.Type, c permit.HealCause) error {
+	_, err := Do(ctx, l, l.Backend.Heal(typ, c))
 	return err
 }
 
 // Heal is like heal. It gives up only if Redis does.
-func (k *Link) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) {
-	_ = k.heal(context.WithoutCancel(ctx), typ, c) // the next reply shows whether it worked
+func (l *Link) Heal(ctx context.Context, typ permit.Type, c permit.HealCause) {
+	_ = l.heal(context.WithoutCancel(ctx), typ, c) // the next reply shows whether it worked
 }

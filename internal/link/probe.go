@@ -13,20 +13,20 @@ import (
 
 // proveBeside makes the probe of any outage on behalf of c. It returns as soon as ctx is done, which does not end the
 // probe: the contexts of callers may be too short for it.
-func (k *Link) proveBeside(ctx context.Context, c *outage.Call) error {
+func (l *Link) proveBeside(ctx context.Context, c *outage.Call) error {
 	background := context.WithoutCancel(ctx)
 	if ctx.Done() == nil {
-		defer k.Health().End(c)
-		return k.proof(background, c)
+		defer l.Health().End(c)
+		return l.proof(background, c)
 	}
 	done := make(chan error, 1)
-	err := k.Queue.Background(func() {
-		err := k.proof(background, c)
-		k.Health().End(c)
+	err := l.Queue.Background(func() {
+		err := l.proof(background, c)
+		l.Health().End(c)
 		done <- err
 	})
 	if err != nil {
-		k.Health().End(c)
+		l.Health().End(c)
 		return err
 	}
 	select {
@@ -39,24 +39,24 @@ func (k *Link) proveBeside(ctx context.Context, c *outage.Call) error {
 
 // proof makes a probe, on behalf of c. The error, a *[retry.Error], tells why the outage goes on. The call of c itself would not
 // do: it writes only if there are permits, and may wait for a connection of a full pool for longer than a probe may take.
-func (k *Link) proof(ctx context.Context, c *outage.Call) error {
-	health := k.Health()
+func (l *Link) proof(ctx context.Context, c *outage.Call) error {
+	health := l.Health()
 	sent := time.Now()
 	// A later reply proves nothing, and waiting for it keeps others from probing.
 	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
 	defer cancel()
-	err := k.Backend.Probe(bounded)
-	if failure, ok := err.(*retry.Error); ok && (failure.Local || bounded.Err() != nil && k.Backend.Shortage() != nil) && k.proveApart(ctx) {
+	err := l.Backend.Probe(bounded)
+	if failure, ok := err.(*retry.Error); ok && (failure.Local || bounded.Err() != nil && l.Backend.Shortage() != nil) && l.proveApart(ctx) {
 		return nil
 	}
 	if err != nil && bounded.Err() != nil && ctx.Err() == nil {
 		err = &retry.Error{Err: fmt.Errorf("no reply to a probe within %v", outage.MaxProof), Outcome: retry.NotExecuted}
 	}
 	if failure, ok := err.(*retry.Error); ok && !(failure.Outcome == retry.Executed && failure.Answered) {
-		k.noteReply(c, sent, err)
+		l.noteReply(c, sent, err)
 		return failure
 	}
-	k.replied(c, sent, outage.Wrote)
+	l.replied(c, sent, outage.Wrote)
 	if _, err := health.Since(); err != nil {
 		return &retry.Error{Err: err, Outcome: retry.NotExecuted}
 	}
@@ -65,10 +65,10 @@ func (k *Link) proof(ctx context.Context, c *outage.Call) error {
 
 // proveApart makes a probe on a connection of its own, where the pool has none that is free, so that an outage ends when Redis
 // replies even if this process cannot send its calls. It reports whether the outage is over.
-func (k *Link) proveApart(ctx context.Context) bool {
-	sent, ok := outage.ProbeApart(ctx, k)
+func (l *Link) proveApart(ctx context.Context) bool {
+	sent, ok := outage.ProbeApart(ctx, l)
 	if ok {
-		k.replied(nil, sent, outage.Wrote)
+		l.replied(nil, sent, outage.Wrote)
 	}
-	return ok && !k.Health().Down()
+	return ok && !l.Health().Down()
 }

@@ -10,32 +10,32 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// Reconcile tells Redis of the pending grants in share, which are of this limiter, for a caller outside of its queue.
-func (k *Link) Reconcile(ctx context.Context, share *outage.Share) error {
+// Reconcile tells Redis of the pending grants in ledger, which are of this limiter, for a caller outside of its queue.
+func (l *Link) Reconcile(ctx context.Context, ledger *outage.Ledger) error {
 	ctx = context.WithoutCancel(ctx)
-	return k.gated(ctx, "charge", func(bool) error { return k.reconcile(ctx, share) })
+	return l.gated(ctx, "charge", func(bool) error { return l.reconcile(ctx, ledger) })
 }
 
-// reconcile reports the pending grants of share to Redis; see [outage.Share.Reconcile]. It needs no limiter, because an idle
+// reconcile reports the pending grants of ledger to Redis; see [outage.Ledger.Reconcile]. It needs no limiter, because an idle
 // one may be evicted, and become another one, while the call is on its way.
-func (k *Link) reconcile(ctx context.Context, share *outage.Share) error {
-	return share.Reconcile(&outage.Reporter{
-		Lock:   k.Queue,
-		NewID:  k.System.Backends.NewID,
-		Closed: k.System.Closed,
-		Report: func(b permit.Batch) (permit.Reply, error, error) { return k.report(ctx, b) },
+func (l *Link) reconcile(ctx context.Context, ledger *outage.Ledger) error {
+	return ledger.Reconcile(&outage.Reporter{
+		Lock:   l.Queue,
+		NewID:  l.System.Backends.NewID,
+		Closed: l.System.Closed,
+		Report: func(b permit.Batch) (permit.Reply, error, error) { return l.report(ctx, b) },
 	})
 }
 
 // report makes one call. Its errors are those of [outage.Reporter].
-func (k *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
-	k.Touch()
-	a, _, err = k.Attempt(ctx, nil, nil, &b)
-	k.Touch()
+func (l *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
+	l.Touch()
+	a, _, err = l.Attempt(ctx, nil, nil, &b)
+	l.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true
-		k.Heal(ctx, b.Type, permit.Sick)
-		return k.report(ctx, b)
+		l.Heal(ctx, b.Type, permit.Unchecked)
+		return l.report(ctx, b)
 	}
 	if failure, ok := err.(*retry.Error); ok && failure.Outcome != retry.Executed {
 		return permit.Reply{}, nil, failure

@@ -29,8 +29,8 @@ type Reservation struct {
 
 // Renew moves the grant of asked, which has that many permits, to the present instant. It reports false if they cannot be
 // granted now: then nothing is held any more. With an error the grant may be held or not.
-func (k *Link) Renew(ctx context.Context, asked Asked, permits int64) (held bool, err error) {
-	v := Reservation{Link: k, ID: asked.ID, Type: asked.Type, Permits: permits, Last: permit.Reserved{Held: permits}}
+func (l *Link) Renew(ctx context.Context, asked Asked, permits int64) (held bool, err error) {
+	v := Reservation{Link: l, ID: asked.ID, Type: asked.Type, Permits: permits, Last: permit.Reserved{Held: permits}}
 	err = v.Grow(ctx)
 	return err != nil || v.Complete(), err
 }

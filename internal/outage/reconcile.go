@@ -14,9 +14,9 @@ import (
 // split, and sent again if a call has to reclaim more than it may at once.
 const maxReports = 16
 
-// A Reporter reports the pending grants of a Share to Redis.
+// A Reporter reports the pending grants of a Ledger to Redis.
 type Reporter struct {
-	Lock   sync.Locker // guards the Share; it is not held during calls
+	Lock   sync.Locker // guards the Ledger; it is not held during calls
 	NewID  func() permit.ID
 	Closed <-chan struct{} // closed when nobody is to be told any more
 	// Report makes one call. A rejection is an error that Redis replied; err, a *[retry.Error], is an error on the way to Redis.
@@ -29,7 +29,7 @@ type Reporter struct {
 // since Redis is up and the caller's own request gets the same reply. Grants that could not be reported
 // then stay pending until they can be, or until the interval in which they count is over. As long as Redis
 // has no room for them, it has none for other requests either.
-func (s *Share) Reconcile(t *Reporter) error {
+func (s *Ledger) Reconcile(t *Reporter) error {
 	for {
 		t.Lock.Lock()
 		start, busy := s.startReconciling(time.Now())
@@ -54,7 +54,7 @@ func (s *Share) Reconcile(t *Reporter) error {
 }
 
 // tellAll sends the pending grants. It first asks for the time of Redis, in order to date them back.
-func (s *Share) tellAll(t *Reporter) error {
+func (s *Ledger) tellAll(t *Reporter) error {
 	begin := time.Now()
 	there, rejection, err := t.Report(permit.Batch{ID: t.NewID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, DryRun: true})
 	if err != nil || rejection != nil {

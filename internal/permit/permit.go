@@ -172,9 +172,9 @@ const (
 type HealCause int
 
 const (
-	Sick    HealCause = iota // a reply is Heal; a call is not to check
-	Checked                  // the state is checked now and then
-	Lowered                  // the rate has been lowered, or whoever asks for it believes the grants: what is left goes first
+	Unchecked HealCause = iota // a call is not to check; what is healed was found otherwise
+	Checked                    // the state is checked now and then
+	Lowered                    // the rate has been lowered, or whoever asks for it believes the grants: what is left goes first
 )
 
 // A Reply is the reply to an acquire call.

@@ -68,7 +68,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 
 // usual reports whether acquire decides b, as long as the limiter is in its usual state.
 func usual(b *permit.Batch) bool {
-	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && b.Check == permit.Sick && !b.Healed &&
+	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && b.Check == permit.Unchecked && !b.Healed &&
 		!b.DryRun && b.Floor == 0 && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
 }
 
@@ -93,7 +93,7 @@ func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
 // slow reports whether b may keep Redis busy for much longer than most calls, because it reads or writes many
 // members. Then it does not share a round trip.
 func slow(b *permit.Batch) bool {
-	return b.Check != permit.Sick || b.Cursor.Members > 0 || b.Allowance.Survey || len(b.Runs) > 8
+	return b.Check != permit.Unchecked || b.Cursor.Members > 0 || b.Allowance.Survey || len(b.Runs) > 8
 }
 
 // acquireCommand returns the command of acquire_rest for b.
@@ -102,7 +102,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	if !b.At.IsZero() {
 		now = b.At.UnixMilli()
 	}
-	words := words(word{b.Replay, "replay"}, word{b.Check != permit.Sick, "check"}, word{b.Healed, "healed"}, word{b.InOrder, "order"},
+	words := words(word{b.Replay, "replay"}, word{b.Check != permit.Unchecked, "check"}, word{b.Healed, "healed"}, word{b.InOrder, "order"},
 		word{b.DryRun, "dry"}, word{b.DryRun && b.Renew, "renew"},
 		word{b.At.IsZero() && l.SharedClock, "mark"}) // a call dated back would mark every score
 	// If these are too many for one member, the script writes smaller ones.

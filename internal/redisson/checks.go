@@ -36,7 +36,7 @@ const CheckSample = 64
 
 // take decides whether the call that leaves now, for the given number of permits, checks that the permits left and
 // those in use add up to the rate, even if nothing is rejected. It returns Lowered if the rate has been lowered since
-// the last check, otherwise Checked, or Sick if the call does not check. After a check, no other call needs to check
+// the last check, otherwise Checked, or Unchecked if the call does not check. After a check, no other call needs to check
 // for an interval.
 //
 // With audits, a call after a rejection checks at once if a check would have to follow its own rejection. That saves
@@ -50,7 +50,7 @@ func (c *checkSchedule) take(now time.Time, r permit.Rate, permits int64, sample
 		early = early || c.calls < sample && c.permits < r.Permits
 	}
 	if early && !c.suspect && !(audits && c.rejected && !now.Before(c.nextAudit)) {
-		return permit.Sick
+		return permit.Unchecked
 	}
 	cause := permit.Checked
 	if c.lowered {
@@ -76,7 +76,7 @@ func (c *checkSchedule) learn(last, r permit.Rate, sent time.Time) {
 // postpone prevents checks before the given instant.
 func (c *checkSchedule) postpone(until time.Time) { c.nextAudit, c.nextCheck = until, until }
 
-// CheckDue returns why the state should be checked now, or Sick if it should not. It is for a caller of the given
+// CheckDue returns why the state should be checked now, or Unchecked if it should not. It is for a caller of the given
 // number of permits whose own calls check nothing. Each such check is a call of its own.
 func (l *Limiter) CheckDue(permits int64) (cause permit.HealCause) {
 	h, now := l.hints, time.Now()

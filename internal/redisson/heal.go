@@ -50,7 +50,7 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 // state to go on with, or nil to start over because the set has changed.
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
-	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Sick, "check"}, word{c == permit.Lowered, "lowered"})
+	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{c == permit.Lowered, "lowered"})
 	args := append([]any{wire(typ), words, l.now(), members}, state...)
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), args...)
 	if err != nil {

@@ -37,8 +37,8 @@ func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 		b.Type = h.typ
 		switch {
 		case b.Healed:
-			b.Check = permit.Sick
-		case b.Check == permit.Sick && !b.DryRun && b.Cursor.Members == 0 && b.At.IsZero():
+			b.Check = permit.Unchecked
+		case b.Check == permit.Unchecked && !b.DryRun && b.Cursor.Members == 0 && b.At.IsZero():
 			b.Check = h.checks.take(now, h.rate, b.Runs[0].Permits*b.Runs[0].Count, CheckSample, true)
 		}
 	}
@@ -67,7 +67,7 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	h.checks.rejected = rejects(a.Granted)
 	if h.checks.rejected && !b.Healed && !sent.Before(h.checks.nextAudit) {
 		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
-		if b.Check == permit.Sick {
+		if b.Check == permit.Unchecked {
 			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
 		}
 	}
@@ -103,7 +103,7 @@ func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
 // healed records that a heal for the given cause, which began at the given instant, has ended.
 func (h *hints) healed(c permit.HealCause, began time.Time) {
-	if c != permit.Sick { // adding up a large set takes no more than 1 % of the time
+	if c != permit.Unchecked { // adding up a large set takes no more than 1 % of the time
 		h.locked(func() { h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began)))) })
 	}
 }

@@ -314,7 +314,7 @@ func (l *Limiter) Apart(context.Context, permit.Wire) permit.Prober { return nil
 // Shortage returns nil.
 func (l *Limiter) Shortage() error { return nil }
 
-// CheckDue returns why the state should be checked now, or Sick.
+// CheckDue returns why the state should be checked now, or Unchecked.
 func (l *Limiter) CheckDue(permits int64) permit.HealCause { return l.redis.CheckDue(permits) }
 
 // Heal heals the limiter, in one call.

@@ -19,11 +19,11 @@ func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }
 
-// A model is an exact sliding log of the grants of a share.
+// A model is an exact sliding log of the grants of a ledger.
 type model struct {
-	share    int64
+	quota    int64
 	interval time.Duration
-	since    time.Time // the share begins one interval later
+	since    time.Time // the quota begins one interval later
 	cool     time.Time
 	grants   []modelGrant
 }
@@ -48,7 +48,7 @@ func (m *model) when(now time.Time, permits int64) (at time.Time) {
 	if m.cool.After(at) {
 		at = m.cool
 	}
-	short := m.used(now) + permits - m.share
+	short := m.used(now) + permits - m.quota
 	for _, g := range m.grants {
 		if back := g.at.Add(m.interval); short > 0 && back.After(now) {
 			if short -= g.permits; back.After(at) {
@@ -68,19 +68,19 @@ func (m *model) worst() int64 {
 	return all.Most(m.interval)
 }
 
-// TestShareIsASlidingLog checks a share against an exact sliding log: When returns the very instant at which
+// TestLedgerIsASlidingLog checks a ledger against an exact sliding log: When returns the very instant at which
 // permits can be granted, and Stage returns exactly what was granted.
-func TestShareIsASlidingLog(t *testing.T) {
+func TestLedgerIsASlidingLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var taken int64
 		proptest.Check(t, func(rt *rapid.T) {
 			nodes := rapid.IntRange(1, 4).Draw(rt, "nodes")
 			rate := overall(rapid.Int64Range(int64(nodes), 40).Draw(rt, "rate"), 4*time.Second)
-			m := &model{share: rate.Permits / int64(nodes), interval: rate.Interval, since: time.Now()}
+			m := &model{quota: rate.Permits / int64(nodes), interval: rate.Interval, since: time.Now()}
 			p := &Policy{Kind: LocalQuota, Rate: rate, Nodes: nodes}
-			s := NewShare(permit.Rate{})
+			s := NewLedger(permit.Rate{})
 			if rapid.Bool().Draw(rt, "known") {
-				s, p.Rate = NewShare(rate), overall(1000, time.Hour) // the rate known from the server takes precedence
+				s, p.Rate = NewLedger(rate), overall(1000, time.Hour) // the rate known from the server takes precedence
 			}
 			id := uint64(0)
 			newID := func() (n permit.ID) {
@@ -93,7 +93,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 				now := time.Now()
 				switch op := rapid.IntRange(0, 19).Draw(rt, "op"); {
 				case op < 8:
-					n := rapid.Int64Range(1, m.share).Draw(rt, "permits")
+					n := rapid.Int64Range(1, m.quota).Draw(rt, "permits")
 					at, left, err := s.When(p, n, now, m.since)
 					require.NoError(rt, err)
 					want := m.when(now, n)
@@ -105,7 +105,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 					if m.since.Add(m.interval).After(now) {
 						require.Zero(rt, left)
 					} else {
-						require.Equal(rt, m.share-m.used(now), left)
+						require.Equal(rt, m.quota-m.used(now), left)
 					}
 					if at.After(now) {
 						break
@@ -118,7 +118,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 						m.grants = m.grants[:len(m.grants)-1]
 					}
 				case op == 8:
-					_, _, err := s.When(p, m.share+1, now, m.since)
+					_, _, err := s.When(p, m.quota+1, now, m.since)
 					require.ErrorContains(rt, err, "of a local quota of")
 				case op == 9:
 					m.cool = now.Add(time.Duration(rapid.IntRange(0, 3000).Draw(rt, "cool")) * time.Millisecond)
@@ -150,7 +150,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 					time.Sleep(time.Duration(rapid.IntRange(1, 300).Draw(rt, "sleep")) * 5 * time.Millisecond)
 				}
 			}
-			require.LessOrEqual(rt, m.worst(), m.share)
+			require.LessOrEqual(rt, m.worst(), m.quota)
 			time.Sleep(m.interval)
 			require.True(rt, s.Empty(time.Now()))
 			require.False(rt, s.hasPending(time.Now()), "it no longer counts")
@@ -162,7 +162,7 @@ func TestShareIsASlidingLog(t *testing.T) {
 // TestUndo checks that Undo gives back permits that were taken at the given instant, also if several callers took
 // permits then, and gives back none that are already staged.
 func TestUndo(t *testing.T) {
-	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
+	s, p := NewLedger(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
 	now := time.Now()
 	s.Take(p, 3, now)
 	s.Take(p, 2, now)
@@ -174,7 +174,7 @@ func TestUndo(t *testing.T) {
 	s.Undo(2, now)
 	require.EqualValues(t, 2, s.used, "the server is being told of it")
 
-	s = NewShare(overall(10, time.Second))
+	s = NewLedger(overall(10, time.Second))
 	_, _, _ = s.When(p, 3, now, now)
 	s.Take(p, 3, now)
 	s.Undo(3, now)
@@ -183,10 +183,10 @@ func TestUndo(t *testing.T) {
 }
 
 // TestShareIsBounded checks that grants in close succession are merged into one that counts from the last of them,
-// so that the log stays bounded and the share never grants more.
+// so that the log stays bounded and the quota never grants more.
 func TestShareIsBounded(t *testing.T) {
 	rate := overall(1_000_000, time.Second)
-	s, p := NewShare(rate), &Policy{Kind: LocalQuota, Nodes: 1}
+	s, p := NewLedger(rate), &Policy{Kind: LocalQuota, Nodes: 1}
 	begin := time.Now()
 	now := begin
 	for range 20_000 { // two seconds
@@ -204,7 +204,7 @@ func TestShareIsBounded(t *testing.T) {
 // an interval.
 func TestShareKeepsTheGap(t *testing.T) {
 	rate := permit.Rate{Permits: 100, Interval: 2 * time.Second, MinGap: 100 * time.Millisecond}
-	s, p := NewShare(rate), &Policy{Kind: LocalQuota, Nodes: 2}
+	s, p := NewLedger(rate), &Policy{Kind: LocalQuota, Nodes: 2}
 	begin := time.Now()
 	for _, step := range []struct {
 		permits     int64
@@ -225,7 +225,7 @@ func TestShareKeepsTheGap(t *testing.T) {
 
 // TestFailOpenTakesNothing checks that FailOpen ignores the local quota and observes a cool-down.
 func TestFailOpenTakesNothing(t *testing.T) {
-	s, p := NewShare(overall(1, time.Second)), &Policy{Kind: FailOpen}
+	s, p := NewLedger(overall(1, time.Second)), &Policy{Kind: FailOpen}
 	now := time.Now()
 	for range 10 {
 		at, _, err := s.When(p, 100, now, now)
@@ -240,7 +240,7 @@ func TestFailOpenTakesNothing(t *testing.T) {
 	require.Equal(t, now.Add(time.Minute), at)
 }
 
-// TestLearnOfCoolDowns checks what a share learns of cool-downs from replies. A wait longer than an interval means
+// TestLearnOfCoolDowns checks what a ledger learns of cool-downs from replies. A wait longer than an interval means
 // a cool-down, a reply that allows more ends it, and a reply decided before the cool-down began says nothing about
 // it.
 func TestLearnOfCoolDowns(t *testing.T) {
@@ -249,40 +249,40 @@ func TestLearnOfCoolDowns(t *testing.T) {
 		return &permit.Reply{Granted: granted, Wait: wait, Rate: overall(10, interval)}
 	}
 	for name, test := range map[string]struct {
-		do   func(s *Share, now time.Time)
+		do   func(s *Ledger, now time.Time)
 		want time.Duration // how long it cools down from now
 	}{
-		"none":              {func(s *Share, now time.Time) { s.Learn(reply(interval, 0), now) }, 0},
-		"one":               {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now) }, time.Minute},
-		"it is over":        {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, 1), now) }, 0},
-		"shorter than that": {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(interval, 0), now) }, interval},
-		"a shorter one":     {func(s *Share, now time.Time) { s.Learn(reply(time.Hour, 0), now); s.Learn(reply(time.Minute, 0), now) }, time.Minute},
-		"decided before": {func(s *Share, now time.Time) {
+		"none":              {func(s *Ledger, now time.Time) { s.Learn(reply(interval, 0), now) }, 0},
+		"one":               {func(s *Ledger, now time.Time) { s.Learn(reply(time.Minute, 0), now) }, time.Minute},
+		"it is over":        {func(s *Ledger, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, 1), now) }, 0},
+		"shorter than that": {func(s *Ledger, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(interval, 0), now) }, interval},
+		"a shorter one":     {func(s *Ledger, now time.Time) { s.Learn(reply(time.Hour, 0), now); s.Learn(reply(time.Minute, 0), now) }, time.Minute},
+		"decided before": {func(s *Ledger, now time.Time) {
 			s.Learn(reply(time.Minute, 0), now)
 			s.Learn(reply(0, 1), now.Add(-time.Millisecond))
 		}, time.Minute},
-		"a shorter one, decided before": {func(s *Share, now time.Time) {
+		"a shorter one, decided before": {func(s *Ledger, now time.Time) {
 			s.Learn(reply(time.Hour, 0), now)
 			s.Learn(reply(time.Minute, 0), now.Add(-time.Millisecond))
 		}, time.Hour},
-		"of one that exceeds the rate": {func(s *Share, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, -1), now) }, time.Minute},
-		"noted":                        {func(s *Share, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)) }, time.Minute},
-		"noted, and not told yet":      {func(s *Share, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)); s.Learn(reply(0, 1), now) }, time.Minute},
-		"noted twice: the longer": {func(s *Share, now time.Time) {
+		"of one that exceeds the rate": {func(s *Ledger, now time.Time) { s.Learn(reply(time.Minute, 0), now); s.Learn(reply(0, -1), now) }, time.Minute},
+		"noted":                        {func(s *Ledger, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)) }, time.Minute},
+		"noted, and not told yet":      {func(s *Ledger, now time.Time) { s.NoteCoolDown(now.Add(time.Minute)); s.Learn(reply(0, 1), now) }, time.Minute},
+		"noted twice: the longer": {func(s *Ledger, now time.Time) {
 			s.NoteCoolDown(now.Add(time.Minute))
 			s.NoteCoolDown(now.Add(time.Second))
 		}, time.Minute},
-		"told, and over": {func(s *Share, now time.Time) {
+		"told, and over": {func(s *Ledger, now time.Time) {
 			s.NoteCoolDown(now.Add(time.Minute))
 			s.ToldCoolDown(now.Add(time.Minute))
 			s.Learn(reply(0, 1), now)
 		}, 0},
-		"told of a shorter one": {func(s *Share, now time.Time) {
+		"told of a shorter one": {func(s *Ledger, now time.Time) {
 			s.NoteCoolDown(now.Add(time.Minute))
 			s.ToldCoolDown(now.Add(time.Second))
 			s.Learn(reply(0, 1), now)
 		}, time.Minute},
-		"lifted": {func(s *Share, now time.Time) {
+		"lifted": {func(s *Ledger, now time.Time) {
 			s.Learn(reply(time.Minute, 0), now)
 			s.NoteCoolDown(now.Add(time.Hour))
 			s.NoteCoolDown(time.Time{})
@@ -290,7 +290,7 @@ func TestLearnOfCoolDowns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, now := NewShare(permit.Rate{}), time.Now()
+				s, now := NewLedger(permit.Rate{}), time.Now()
 				test.do(s, now)
 				require.Equal(t, test.want, max(0, s.coolsUntil().Sub(now)))
 			})
@@ -301,7 +301,7 @@ func TestLearnOfCoolDowns(t *testing.T) {
 // TestOneReconciles checks that one caller at a time reconciles while the others wait for it, and that none does if
 // nothing is pending.
 func TestOneReconciles(t *testing.T) {
-	s, p := NewShare(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
+	s, p := NewLedger(overall(10, time.Second)), &Policy{Kind: LocalQuota, Nodes: 1}
 	now := time.Now()
 	start, busy := s.startReconciling(now)
 	require.False(t, start)

@@ -10,10 +10,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Share is what a process knows of one limiter without asking Redis: the last rate, a cool-down, and the permits
-// that the process has granted itself. It counts these exactly as the script in Redis does. It is not safe for
+// A Ledger is what a process knows of one limiter without asking Redis: the last rate, a cool-down, and the permits
+// that the process has granted locally. It counts these exactly as the script in Redis does. It is not safe for
 // concurrent use.
-type Share struct {
+type Ledger struct {
 	rate        permit.Rate   // the last one that Redis reported; zero until then
 	coolUntil   time.Time     // no permit is granted before; known to Redis
 	coolKnown   time.Time     // since when coolUntil holds
@@ -49,12 +49,12 @@ const (
 	maxPending = 8
 )
 
-// NewShare returns the share of a limiter with rate r, which is zero if the rate is not known.
-func NewShare(r permit.Rate) *Share { return &Share{rate: r} }
+// NewLedger returns the ledger of a limiter with rate r, which is zero if the rate is not known.
+func NewLedger(r permit.Rate) *Ledger { return &Ledger{rate: r} }
 
 // Learn records the reply to a call that began at the given instant. A wait longer than the interval is a cool-down,
 // which outlasts an outage. If a known cool-down is longer than the reply allows, it has been lifted.
-func (s *Share) Learn(a *permit.Reply, begin time.Time) {
+func (s *Ledger) Learn(a *permit.Reply, begin time.Time) {
 	s.rate = a.Rate
 	now := time.Now()
 	switch {
@@ -73,7 +73,7 @@ func (s *Share) Learn(a *permit.Reply, begin time.Time) {
 
 // NoteCoolDown makes the policies obey a cool-down until Redis has been told of it as well. The zero time ends
 // it.
-func (s *Share) NoteCoolDown(until time.Time) {
+func (s *Ledger) NoteCoolDown(until time.Time) {
 	if until.IsZero() {
 		s.coolUntil, s.untoldUntil = until, until
 	} else if until.After(s.untoldUntil) {
@@ -83,7 +83,7 @@ func (s *Share) NoteCoolDown(until time.Time) {
 
 // ToldCoolDown records that Redis has been told of a cool-down, so that from now on a reply may say that it is
 // over.
-func (s *Share) ToldCoolDown(until time.Time) {
+func (s *Ledger) ToldCoolDown(until time.Time) {
 	s.coolKnown = time.Now()
 	if until.After(s.coolUntil) {
 		s.coolUntil = until
@@ -94,7 +94,7 @@ func (s *Share) ToldCoolDown(until time.Time) {
 }
 
 // coolsUntil returns the instant before which nothing is granted without Redis.
-func (s *Share) coolsUntil() time.Time {
+func (s *Ledger) coolsUntil() time.Time {
 	if s.untoldUntil.After(s.coolUntil) {
 		return s.untoldUntil
 	}
@@ -102,7 +102,7 @@ func (s *Share) coolsUntil() time.Time {
 }
 
 // part returns the permits per interval that belong to this process under p, and the rate that they are a part of.
-func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
+func (s *Ledger) part(p *Policy) (permits int64, r permit.Rate) {
 	if r = s.rate; r.Interval == 0 {
 		r = p.Rate
 	}
@@ -110,19 +110,19 @@ func (s *Share) part(p *Policy) (permits int64, r permit.Rate) {
 }
 
 // When returns the instant at which permits can be granted under p, if Redis has been down since the given instant,
-// and the number of permits left now. It returns an error for a request of more than the share.
-func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
+// and the number of permits left now. It returns an error for a request of more than its quota.
+func (s *Ledger) When(p *Policy, permits int64, now, since time.Time) (at time.Time, left int64, err error) {
 	if p.Kind == FailOpen {
 		return s.coolsUntil(), 0, nil
 	}
-	share, r := s.part(p)
-	if permits > share {
-		return at, 0, fmt.Errorf("%d permits asked of a local quota of %d: %v among %d", permits, share, r, p.Nodes)
+	quota, r := s.part(p)
+	if permits > quota {
+		return at, 0, fmt.Errorf("%d permits asked of a local quota of %d: %v among %d", permits, quota, r, p.Nodes)
 	}
 	s.window = r.Interval
 	s.expire(now)
 	at = since.Add(r.Interval)
-	if left = max(0, share-s.used); at.After(now) {
+	if left = max(0, quota-s.used); at.After(now) {
 		left = 0
 	}
 	for _, t := range []time.Time{s.coolsUntil(), s.gapUntil} {
@@ -130,7 +130,7 @@ func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Ti
 			at = t
 		}
 	}
-	free := share - s.used
+	free := quota - s.used
 	for i := 0; free < permits; i++ {
 		free += s.grants[i].permits
 		if back := s.grants[i].last.Add(r.Interval); back.After(at) {
@@ -141,7 +141,7 @@ func (s *Share) When(p *Policy, permits int64, now, since time.Time) (at time.Ti
 }
 
 // Reply returns the reply for requests that p has decided.
-func (s *Share) Reply(p *Policy, now time.Time) *permit.Reply {
+func (s *Ledger) Reply(p *Policy, now time.Time) *permit.Reply {
 	r := s.rate
 	if p.Kind == LocalQuota {
 		_, r = s.part(p)
@@ -150,7 +150,7 @@ func (s *Share) Reply(p *Policy, now time.Time) *permit.Reply {
 }
 
 // Take grants permits at now, which When has allowed.
-func (s *Share) Take(p *Policy, permits int64, now time.Time) {
+func (s *Ledger) Take(p *Policy, permits int64, now time.Time) {
 	if p.Kind == FailOpen {
 		return
 	}
@@ -174,7 +174,7 @@ func (s *Share) Take(p *Policy, permits int64, now time.Time) {
 
 // Undo removes permits that were granted at the given instant from the log. Grants that are being reported to Redis
 // stay.
-func (s *Share) Undo(permits int64, at time.Time) {
+func (s *Ledger) Undo(permits int64, at time.Time) {
 	for i := len(s.grants) - 1; i >= 0 && !s.grants[i].last.Before(at); i-- {
 		if g := &s.grants[i]; !g.staged && g.permits >= permits && !g.first.After(at) {
 			g.permits -= permits
@@ -188,13 +188,13 @@ func (s *Share) Undo(permits int64, at time.Time) {
 }
 
 // Empty reports whether no grant counts any more, and no cool-down lasts.
-func (s *Share) Empty(now time.Time) bool {
+func (s *Ledger) Empty(now time.Time) bool {
 	s.expire(now)
 	return len(s.grants) == 0 && !s.coolsUntil().After(now)
 }
 
 // expire forgets what was granted an interval ago or earlier.
-func (s *Share) expire(now time.Time) {
+func (s *Ledger) expire(now time.Time) {
 	n := 0
 	for n < len(s.grants) && !now.Before(s.grants[n].last.Add(s.window)) {
 		s.used -= s.grants[n].permits
@@ -208,7 +208,7 @@ func (s *Share) expire(now time.Time) {
 }
 
 // hasPending reports whether there are grants to report to Redis. It drops grants that are at least an interval old.
-func (s *Share) hasPending(now time.Time) bool {
+func (s *Ledger) hasPending(now time.Time) bool {
 	if len(s.grants) == 0 && len(s.pending) == 0 {
 		return false
 	}
@@ -218,7 +218,7 @@ func (s *Share) hasPending(now time.Time) bool {
 }
 
 // lapse forgets the grants that no longer count. It must not be called while somebody reconciles.
-func (s *Share) lapse(now time.Time) {
+func (s *Ledger) lapse(now time.Time) {
 	s.expire(now)
 	kept := s.pending[:0]
 	for _, d := range s.pending {
@@ -230,8 +230,8 @@ func (s *Share) lapse(now time.Time) {
 }
 
 // startReconciling reports whether the caller is to report the pending grants to Redis; then it has to call
-// [Share.endReconciling]. If another goroutine is doing so, busy is not nil and is closed when that is over.
-func (s *Share) startReconciling(now time.Time) (start bool, busy <-chan struct{}) {
+// [Ledger.endReconciling]. If another goroutine is doing so, busy is not nil and is closed when that is over.
+func (s *Ledger) startReconciling(now time.Time) (start bool, busy <-chan struct{}) {
 	if s.reconciling != nil {
 		return false, s.reconciling
 	}
@@ -243,17 +243,17 @@ func (s *Share) startReconciling(now time.Time) (start bool, busy <-chan struct{
 }
 
 // endReconciling lets others reconcile.
-func (s *Share) endReconciling() {
+func (s *Ledger) endReconciling() {
 	close(s.reconciling)
 	s.reconciling = nil
 }
 
 // Busy reports whether somebody is reconciling, or there is something to reconcile.
-func (s *Share) Busy(now time.Time) bool { return s.reconciling != nil || s.hasPending(now) }
+func (s *Ledger) Busy(now time.Time) bool { return s.reconciling != nil || s.hasPending(now) }
 
 // stage returns all pending grants, including those still in the log, each with an ID from newID. Only the
 // caller that reconciles may call it.
-func (s *Share) stage(now time.Time, newID func() permit.ID) []Pending {
+func (s *Ledger) stage(now time.Time, newID func() permit.ID) []Pending {
 	s.lapse(now)
 	var begin time.Time
 	for i := range s.grants {
@@ -273,7 +273,7 @@ func (s *Share) stage(now time.Time, newID func() permit.ID) []Pending {
 }
 
 // setPending sets the grants that Redis could not be told of. Only the caller that reconciles may call it.
-func (s *Share) setPending(left []Pending) { s.pending = left }
+func (s *Ledger) setPending(left []Pending) { s.pending = left }
 
 // Pending returns how many grants are left pending since the last stage.
-func (s *Share) Pending() int { return len(s.pending) }
+func (s *Ledger) Pending() int { return len(s.pending) }
