@@ -32,19 +32,19 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	}
 	endless := ctx.Done() == nil && !r.hasDeadline() // nothing but Redis ends the call
 
-	s.lock()
+	s.Lock()
 	if s.closed {
-		s.unlock()
+		s.Unlock()
 		return Outcome{}, permit.ErrClosed
 	}
 	if a, rejected := s.rejectionLocked(h, r); rejected {
-		s.unlock()
+		s.Unlock()
 		e.recycle(r)
 		return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
 	}
 	l := s.limiterLocked(&h.Link)
 	if want.Policy != nil && l.tryLocalLocked(r) {
-		s.unlock()
+		s.Unlock()
 		return e.end(r)
 	}
 	var inline *flight
@@ -57,7 +57,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		l.scheduleLocked()
 	}
 	wait := l.headWaitLocked()
-	s.unlock()
+	s.Unlock()
 	if rejected {
 		return Outcome{Wait: wait}, nil
 	}
@@ -118,8 +118,8 @@ func (l *limiter) await(ctx context.Context, s *shard, r *request, timeout time.
 // graceFor starts the grace of a request whose time is up if a reply is on its way. Each request gets it only
 // once.
 func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if r.overdue || r.Degraded || l.lastErr != nil {
 		return nil
 	}
@@ -137,13 +137,13 @@ func (l *limiter) graceFor(s *shard, r *request) <-chan time.Time {
 // leave removes a request whose caller no longer waits, because of err or because its time is up, and returns the wait
 // until the first waiter can be served. If the request has an outcome already, that counts.
 func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duration, error) {
-	s.lock()
+	s.Lock()
 	if r.Degraded && r.state != hasEnded && err == nil {
 		l.serveQueueLocked(false) // its quota may be free at this very instant
 		l.rearmLocked()
 	}
 	if r.state == hasEnded {
-		s.unlock()
+		s.Unlock()
 		<-r.done
 		return r, 0, nil
 	}
@@ -155,7 +155,7 @@ func (l *limiter) leave(s *shard, r *request, err error) (*request, time.Duratio
 		l.serveQueueLocked(false) // the callers behind it
 		l.rearmLocked()
 	}
-	s.unlock()
+	s.Unlock()
 	return nil, wait, err
 }
 

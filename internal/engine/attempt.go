@@ -95,17 +95,17 @@ func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error,
 
 func (f *flight) noteError(err error) {
 	l := f.limiter
-	l.shard.lock()
+	l.shard.Lock()
 	l.lastErr = err
-	l.shard.unlock()
+	l.shard.Unlock()
 }
 
 // trim drops the callers that have left, or were served without Redis, during the sleep of the flight. It reports
 // whether any caller is left.
 func (f *flight) trim() bool {
 	l := f.limiter
-	l.shard.lock()
-	defer l.shard.unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	f.ledger = l.shard.rememberedLocked(l.link.Key)
 	if f.Replay {
 		return true // a replay asks for the same again
@@ -130,7 +130,7 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		return begin.Add(l.shard.engine.cfg.OutageLimit)
 	}
 	stays := func(r *request) bool { return r.want.Wait && (r.Degraded || now.Before(until(r))) }
-	l.shard.lock()
+	l.shard.Lock()
 	f.answerLocallyLocked()
 	waits = f.endCallersLocked(err, stays)
 	l.failTriesLocked(err)
@@ -146,6 +146,6 @@ func (f *flight) failWhileDown(err error, begin time.Time) (waits bool, limit ti
 		}
 		r = next
 	}
-	l.shard.unlock()
+	l.shard.Unlock()
 	return waits, limit
 }

@@ -19,8 +19,8 @@ func (e *Engine) CheckStates() error {
 }
 
 func (s *shard) checkStates() error {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	for _, l := range s.limiters {
 		switch {
 		case l.flights.ofQueue() > 1:
@@ -36,8 +36,8 @@ func (s *shard) checkStates() error {
 // share. Tests call them to act as timers that have fired and wait for the lock. Both are nil if the process does
 // not keep the limiter.
 func (h *Handle) Fired() (line, local func()) {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	l := h.shard.findLocked(h.QueueID)
 	if l == nil {
 		return nil, nil
@@ -48,8 +48,8 @@ func (h *Handle) Fired() (line, local func()) {
 // Same returns a value that stays the same as long as the process keeps the limiter, and nil if it does not keep
 // it.
 func (h *Handle) Same() any {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	if l := h.shard.findLocked(h.QueueID); l != nil {
 		return l
 	}
@@ -58,8 +58,8 @@ func (h *Handle) Same() any {
 
 // Spare returns the limiter that the shard of h has evicted and will reuse.
 func (h *Handle) Spare() any {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	return h.shard.free
 }
 
@@ -72,8 +72,8 @@ const (
 // Bend makes the queue lead into a ring after its first n callers, so that whoever walks along it never arrives.
 // It returns a function that straightens the queue.
 func (h *Handle) Bend(n int) func() {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	at := h.shard.findLocked(h.QueueID).waiters.first
 	for range n - 1 {
 		at = at.next
@@ -81,8 +81,8 @@ func (h *Handle) Bend(n int) func() {
 	next, ring := at.next, &request{}
 	ring.next, at.next = ring, ring
 	return func() {
-		h.shard.lock()
-		defer h.shard.unlock()
+		h.shard.Lock()
+		defer h.shard.Unlock()
 		at.next = next
 	}
 }
@@ -90,13 +90,13 @@ func (h *Handle) Bend(n int) func() {
 // BendShard makes whoever looks at all limiters in the shard of h, or finds one without the map, panic. It returns a
 // function that undoes that.
 func (h *Handle) BendShard() func() {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	all := h.shard.limiters
 	h.shard.limiters = make([]*limiter, len(all))
 	return func() {
-		h.shard.lock()
-		defer h.shard.unlock()
+		h.shard.Lock()
+		defer h.shard.Unlock()
 		copy(h.shard.limiters, all)
 	}
 }
@@ -105,9 +105,9 @@ func (h *Handle) BendShard() func() {
 func (e *Engine) CachedRejections() (n int) {
 	for i := range e.shards {
 		s := &e.shards[i]
-		s.lock()
+		s.Lock()
 		n += s.rejections.Len()
-		s.unlock()
+		s.Unlock()
 	}
 	return n
 }

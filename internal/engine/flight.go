@@ -170,9 +170,9 @@ func (f *flight) fly() {
 			// share the next flight.
 			runtime.Gosched()
 		}
-		l.shard.lock()
+		l.shard.Lock()
 		f = l.landedLocked(f)
-		l.shard.unlock()
+		l.shard.Unlock()
 	}
 }
 
@@ -180,14 +180,14 @@ func (f *flight) fly() {
 // one.
 func (f *flight) landedInline(more bool) {
 	l := f.limiter
-	l.shard.lock()
+	l.shard.Lock()
 	if !more {
 		f = l.landedLocked(f)
 	}
 	if f != nil {
 		f.inline = false
 	}
-	l.shard.unlock()
+	l.shard.Unlock()
 	if f != nil {
 		go f.fly()
 	}
@@ -252,10 +252,10 @@ func (f *flight) refundUnclaimed() {
 // fail ends all requests in the flight with err.
 func (f *flight) fail(err error) {
 	l := f.limiter
-	l.shard.lock()
+	l.shard.Lock()
 	f.endCallersLocked(err, nil)
 	if f.InOrder {
 		l.newHeadLocked()
 	}
-	l.shard.unlock()
+	l.shard.Unlock()
 }

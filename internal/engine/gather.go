@@ -66,7 +66,7 @@ func (g *gathering) run(ctx context.Context) {
 	l := g.l
 	defer l.shard.engine.calls.Done()
 	whole, err := g.gather(ctx)
-	l.shard.lock()
+	l.shard.Lock()
 	head := g.head
 	granted := whole && head != nil
 	if granted {
@@ -84,7 +84,7 @@ func (g *gathering) run(ctx context.Context) {
 	}
 	l.scheduleLocked()
 	l.rearmLocked()
-	l.shard.unlock()
+	l.shard.Unlock()
 	if !granted && g.v.Holds() {
 		g.v.Refund()
 	}
@@ -122,8 +122,8 @@ func (g *gathering) gather(ctx context.Context) (whole bool, err error) {
 // pause returns how long it takes until there may be more permits.
 func (g *gathering) pause() time.Duration {
 	l := g.l
-	l.shard.lock()
-	defer l.shard.unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	return max(time.Millisecond, min(g.v.Last.Wait, g.v.Rate.Interval/2, l.shard.engine.Recheck(l.rate)))
 }
 

@@ -13,7 +13,7 @@ import (
 // land hands out what was granted, and decides how the flight goes on.
 func (f *flight) land(a *permit.Reply, begin time.Time) {
 	l := f.limiter
-	l.shard.lock()
+	l.shard.Lock()
 	missed := f.learnLocked(a, begin)
 	head := l.waiters.first
 	f.grantLocked(a)
@@ -64,7 +64,7 @@ func (f *flight) land(a *permit.Reply, begin time.Time) {
 	}
 	l.noteHeadLocked(head)
 	f.crowd = len(l.shard.ended) > 1
-	l.shard.unlock()
+	l.shard.Unlock()
 }
 
 // learnLocked records what the reply says about the limiter. It reports whether a dry run found permits.

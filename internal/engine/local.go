@@ -186,8 +186,8 @@ func (l *limiter) setLocalTimerLocked(due time.Time) {
 // onLocalTimer runs when the timer of the local quota fires. It may run after the timer was stopped, when the
 // limiter has been evicted or is another one; only offline.due says whether anything is due.
 func (l *limiter) onLocalTimer() {
-	l.shard.lock()
-	defer l.shard.unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	if !l.offline.due.IsZero() && !time.Now().Before(l.offline.due) {
 		l.serveQueueLocked(false)
 		l.rearmLocked()
@@ -242,13 +242,13 @@ func (f *flight) answerLocallyLocked() {
 func (e *Engine) decideAll(health *outage.Health, cause error) {
 	for i := range e.shards {
 		s := &e.shards[i]
-		s.lock()
+		s.Lock()
 		for _, l := range s.limiters {
 			if l.link.Health() == health {
 				l.decideAllLocked(cause)
 			}
 		}
-		s.unlock()
+		s.Unlock()
 	}
 	e.slowed.Happened()
 }

@@ -27,8 +27,8 @@ func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int6
 // decideLocally is like WhenLocally, but calls grant under the lock if the permits can be granted now.
 func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Ledger)) (at time.Time, err error) {
 	s := h.shard
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if s.closed {
 		return at, permit.ErrClosed
 	}
@@ -51,8 +51,8 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 
 // UndoLocally takes back the permits that TakeLocally granted at now.
 func (h *Handle) UndoLocally(p *outage.Policy, permits int64, now time.Time) {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	if ledger := h.shard.rememberedLocked(h.Key); ledger != nil && p.Kind == outage.LocalQuota {
 		ledger.Undo(permits, now)
 	}
@@ -73,8 +73,8 @@ func (h *Handle) ToldCoolDown(until time.Time) {
 // withLedger calls f, under the lock, with the ledger of the limiter, which holds what is known without Redis. It does
 // not call f if the shard has no room for it.
 func (h *Handle) withLedger(f func(*outage.Ledger)) {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	l := h.shard.limiterLocked(&h.Link)
 	if ledger := l.ledgerLocked(2 * outage.MaxLedgers); ledger != nil {
 		f(ledger)
@@ -84,10 +84,10 @@ func (h *Handle) withLedger(f func(*outage.Ledger)) {
 
 // Reconcile tells Redis of the pending grants of the limiter, if there are any.
 func (h *Handle) Reconcile(ctx context.Context) error {
-	h.shard.lock()
+	h.shard.Lock()
 	ledger := h.shard.rememberedLocked(h.Key)
 	busy := ledger != nil && ledger.Busy(time.Now())
-	h.shard.unlock()
+	h.shard.Unlock()
 	if !busy {
 		return nil
 	}

@@ -20,8 +20,8 @@ type QueueState struct {
 
 // State returns the state of the wait queue.
 func (h *Handle) State() (s QueueState) {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	l := h.shard.findLocked(h.QueueID)
 	if l == nil {
 		return QueueState{Grant: time.Now()}
@@ -76,27 +76,11 @@ func (p *Place) Turn(ctx context.Context, a Rejection) (bool, error) {
 	return true, nil
 }
 
-// Timeout returns the time left until the deadline in the form of Request.Timeout, where 0 means no limit.
-func Timeout(deadline time.Time) time.Duration {
-	if deadline.IsZero() {
-		return 0
-	}
-	return max(time.Until(deadline), 1)
-}
-
-// Deadline returns when a timeout that begins now ends. It is the zero Time, which means never, if timeout <= 0.
-func Deadline(timeout time.Duration) time.Time {
-	if timeout <= 0 {
-		return time.Time{}
-	}
-	return time.Now().Add(timeout)
-}
-
 // join puts the caller into the queue by the time at which it came.
 func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, error) {
 	h, s := p.Handle, p.Handle.shard
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if s.closed {
 		return nil, nil, permit.ErrClosed
 	}
@@ -136,14 +120,14 @@ func (p *Place) Leave() {
 		return
 	}
 	s, l := p.Handle.shard, p.l
-	s.lock()
+	s.Lock()
 	if l.turn == p {
 		l.turn = nil
 		l.newHeadLocked()
 		l.scheduleLocked()
 		l.rearmLocked()
 	}
-	s.unlock()
+	s.Unlock()
 	p.Handle.shard.engine.recycle(p.r)
 	p.r = nil
 }

@@ -26,6 +26,22 @@ type Request struct {
 	Yields    bool          // it fails when an outage begins
 }
 
+// Timeout returns the time left until the deadline in the form of Request.Timeout, where 0 means no limit.
+func Timeout(deadline time.Time) time.Duration {
+	if deadline.IsZero() {
+		return 0
+	}
+	return max(time.Until(deadline), 1)
+}
+
+// Deadline returns when a timeout that begins now ends. It is the zero Time, which means never, if timeout <= 0.
+func Deadline(timeout time.Duration) time.Time {
+	if timeout <= 0 {
+		return time.Time{}
+	}
+	return time.Now().Add(timeout)
+}
+
 // An Outcome is how a request ended.
 type Outcome struct {
 	Granted   bool

@@ -238,8 +238,8 @@ func (l *limiter) wakeAtLocked() (at time.Time, ok bool) {
 // limiter, so it starts only what is due. If nothing is due, the timer was set for a request that could have passed
 // the first waiter and has left; then it is set again.
 func (l *limiter) onTimer() {
-	l.shard.lock()
-	defer l.shard.unlock()
+	l.shard.Lock()
+	defer l.shard.Unlock()
 	l.scheduleLocked()
 	if l.waiters.n > 0 {
 		l.rearmLocked()

@@ -35,10 +35,11 @@ type shard struct {
 // few is how many limiters a shard searches one by one, which is faster than a map.
 const few = 8
 
-func (s *shard) lock() { s.mu.Lock() }
+// Lock takes the lock.
+func (s *shard) Lock() { s.mu.Lock() }
 
-// unlock releases the lock, wakes the callers whose requests ended under it, and starts the flights that became ready.
-func (s *shard) unlock() {
+// Unlock releases the lock, wakes the callers whose requests ended under it, and starts the flights that became ready.
+func (s *shard) Unlock() {
 	if len(s.ready) == 0 && len(s.ended) == 0 {
 		s.mu.Unlock()
 		return
@@ -138,7 +139,7 @@ func (s *shard) evictIdleLocked(keep *limiter) {
 
 // close fails all requests and stops the timers. No flight leaves afterwards.
 func (s *shard) close() {
-	s.lock()
+	s.Lock()
 	s.closed = true
 	for _, l := range slices.Clone(s.limiters) { // those that become idle leave
 		l.closeLocked()
@@ -146,15 +147,15 @@ func (s *shard) close() {
 	for len(s.limiters) > 0 {
 		s.removeLocked(s.limiters[0])
 	}
-	s.unlock()
+	s.Unlock()
 }
 
 // The methods below make a shard a link.Queue.
 
 // Background runs f in a goroutine of its own, for which Close waits. It returns ErrClosed if the Engine is closed.
 func (s *shard) Background(f func()) error {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if s.closed { // Close waits only for those counted before
 		return permit.ErrClosed
 	}
@@ -168,8 +169,8 @@ func (s *shard) Background(f func()) error {
 
 // Changed wakes the callers in this process that wait for the limiter, and forgets its cached rejections.
 func (s *shard) Changed(key string) {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.rejections.ForgetLimiter(key)
 	for _, l := range s.limiters {
 		if l.link.Key == key {
@@ -182,8 +183,8 @@ func (s *shard) Changed(key string) {
 
 // Touch tells the fair share that a call which does not come from the queue begins or has ended.
 func (s *shard) Touch(key string) {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	if l := s.findLocked(link.QueueID{Key: key}); l != nil {
 		l.share.Touch(time.Now())
 	}
@@ -191,16 +192,10 @@ func (s *shard) Touch(key string) {
 
 // Learn records what the reply to a call outside of the queue says about the rate.
 func (s *shard) Learn(k *link.Link, a *permit.Reply, began time.Time) {
-	s.lock()
-	defer s.unlock()
+	s.Lock()
+	defer s.Unlock()
 	s.limiterLocked(k).learnRateLocked(a, began)
 }
 
 // Health returns the health that the limiters of the shard share, for limiters whose part of Redis is not known.
 func (s *shard) Health() *outage.Health { return &s.health }
-
-// Lock locks the shard for a moment during which no flight becomes ready.
-func (s *shard) Lock() { s.mu.Lock() }
-
-// Unlock is the counterpart of Lock.
-func (s *shard) Unlock() { s.mu.Unlock() }

@@ -16,7 +16,7 @@ import (
 // instant.
 func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 	requests := make([]*request, len(want))
-	h.shard.lock()
+	h.shard.Lock()
 	l := h.shard.limiterLocked(&h.Link)
 	for i, w := range want {
 		r := h.shard.engine.newRequest()
@@ -25,7 +25,7 @@ func (h *Handle) Together(ctx context.Context, want []Request) []Outcome {
 		l.tries.push(r)
 	}
 	l.scheduleLocked()
-	h.shard.unlock()
+	h.shard.Unlock()
 	outcomes := make([]Outcome, len(want))
 	for i, r := range requests {
 		<-r.done
@@ -56,8 +56,8 @@ type Snapshot struct {
 
 // Snapshot returns the state of the limiter in this process.
 func (h *Handle) Snapshot() (s Snapshot) {
-	h.shard.lock()
-	defer h.shard.unlock()
+	h.shard.Lock()
+	defer h.shard.Unlock()
 	if m := h.shard.rememberedLocked(h.Key); m != nil {
 		s.Pending = m.Pending()
 	}
@@ -84,14 +84,14 @@ func (h *Handle) Snapshot() (s Snapshot) {
 func (e *Engine) Idle() bool {
 	for i := range e.shards {
 		s := &e.shards[i]
-		s.lock()
+		s.Lock()
 		for _, l := range s.limiters {
 			if !l.idleLocked() {
-				s.unlock()
+				s.Unlock()
 				return false
 			}
 		}
-		s.unlock()
+		s.Unlock()
 	}
 	return true
 }
@@ -114,7 +114,7 @@ func (e *Engine) CheckIdle() error {
 		if !s.health.Idle() {
 			errs = append(errs, errors.New("somebody waits for a reply of a part of Redis, or a timer for that is armed"))
 		}
-		s.lock()
+		s.Lock()
 		limiters := []*limiter{}
 		if s.free != nil {
 			limiters = append(limiters, s.free)
@@ -136,7 +136,7 @@ func (e *Engine) CheckIdle() error {
 				errs = append(errs, errors.New("the local quota of an idle limiter is due"))
 			}
 		}
-		s.unlock()
+		s.Unlock()
 	}
 	for r, ok := e.requests.Get().(*request); ok; r, ok = e.requests.Get().(*request) {
 		check("a request whose caller left", r.timer)
