@@ -22,10 +22,10 @@ import (
 //
 // The lock of the shard guards head.
 type gathering struct {
-	l    *limiter
-	head *request // nil if it has its outcome or has left
-	stop chan struct{}
-	v    link.Reservation
+	l        *limiter
+	head     *request // nil if it has its outcome or has left
+	stop     chan struct{}
+	reserved link.Reservation
 }
 
 // mustGatherLocked reports whether the permits of the first waiter, which is r and may gather, have to be taken ahead. That
@@ -47,7 +47,7 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 func (l *limiter) gatherLocked(r *request) {
 	e := l.shard.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.v = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came)}
+	g.reserved = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came)}
 	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))
@@ -71,7 +71,7 @@ func (g *gathering) run(ctx context.Context) {
 	granted := whole && head != nil
 	if granted {
 		l.share.Pay(head.want.Permits)
-		head.Asked = link.Asked{Type: g.v.Type, ID: g.v.ID}
+		head.Asked = link.Asked{Type: g.reserved.Type, ID: g.reserved.ID}
 		l.shard.grantLocked(head, &permit.Reply{Granted: []int64{1}, Now: time.Now(), Rate: g.rate()}, 0)
 	} else if err != nil && head != nil {
 		l.shard.failLocked(head, err)
@@ -85,8 +85,8 @@ func (g *gathering) run(ctx context.Context) {
 	l.scheduleLocked()
 	l.rearmLocked()
 	l.shard.Unlock()
-	if !granted && g.v.Holds() {
-		g.v.Refund()
+	if !granted && g.reserved.Holds() {
+		g.reserved.Refund()
 	}
 }
 
@@ -94,18 +94,18 @@ func (g *gathering) run(ctx context.Context) {
 // first waiter. Redis may reply with it only to calls that reserve permits, for example if the ACL hides the key of
 // the reservations; the queue would never get it, and the waiter would wait in vain.
 func (g *gathering) gather(ctx context.Context) (whole bool, err error) {
-	v, closed := &g.v, g.l.link.System.Closed
+	r, closed := &g.reserved, g.l.link.System.Closed
 	for {
-		if err := v.Grow(ctx); err != nil {
+		if err := r.Grow(ctx); err != nil {
 			if errors.Is(err, permit.ErrUnavailable) || errors.Is(err, permit.ErrClosed) {
 				err = nil // the queue knows what to do then
 			}
 			return false, err
 		}
-		if v.Complete() {
+		if r.Complete() {
 			return true, nil
 		}
-		if v.Last.Lacking == 0 {
+		if r.Last.Lacking == 0 {
 			return false, nil // a cool-down has begun, or the permits left have been lost
 		}
 		retry.SleepOr(g.pause(), g.stop, closed)
@@ -124,11 +124,11 @@ func (g *gathering) pause() time.Duration {
 	l := g.l
 	l.shard.Lock()
 	defer l.shard.Unlock()
-	return max(time.Millisecond, min(g.v.Last.Wait, g.v.Rate.Interval/2, l.shard.engine.Recheck(l.rate)))
+	return max(time.Millisecond, min(g.reserved.Last.Wait, g.reserved.Rate.Interval/2, l.shard.engine.Recheck(l.rate)))
 }
 
 func (g *gathering) rate() permit.Rate {
-	r := g.v.Rate
-	r.Type = g.v.Type
+	r := g.reserved.Rate
+	r.Type = g.reserved.Type
 	return r
 }

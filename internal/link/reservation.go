@@ -30,55 +30,55 @@ type Reservation struct {
 // Renew moves the grant of asked, which has that many permits, to the present instant. It reports false if they cannot be
 // granted now: then nothing is held any more. With an error the grant may be held or not.
 func (l *Link) Renew(ctx context.Context, asked Asked, permits int64) (held bool, err error) {
-	v := Reservation{Link: l, ID: asked.ID, Type: asked.Type, Permits: permits, Last: permit.Reserved{Held: permits}}
-	err = v.Grow(ctx)
-	return err != nil || v.Complete(), err
+	r := Reservation{Link: l, ID: asked.ID, Type: asked.Type, Permits: permits, Last: permit.Reserved{Held: permits}}
+	err = r.Grow(ctx)
+	return err != nil || r.Complete(), err
 }
 
 // Complete reports whether all permits wanted are held and have come back.
-func (v *Reservation) Complete() bool { return v.Last.Held == v.Permits && v.Last.Lacking == 0 }
+func (r *Reservation) Complete() bool { return r.Last.Held == r.Permits && r.Last.Lacking == 0 }
 
 // Holds reports whether the reservation holds, or may hold, permits or a place among the reservations of the limiter.
-func (v *Reservation) Holds() bool { return v.Last.Held > 0 || v.Last.Place > 0 || v.unsure }
+func (r *Reservation) Holds() bool { return r.Last.Held > 0 || r.Last.Place > 0 || r.unsure }
 
 // Grow takes the permits wanted, and moves what is held to the present, until there is a reply. A call that was certainly not
 // carried out, or was never made because of an outage, leaves no doubt about what is held.
-func (v *Reservation) Grow(ctx context.Context) error {
+func (r *Reservation) Grow(ctx context.Context) error {
 	var a permit.Reserved
-	err := v.Link.Gated(ctx, "acquire", func(bool) (err error) {
-		a, err = v.Link.Backend.Reserve(ctx, v.call(v.Permits))
+	err := r.Link.Gated(ctx, "acquire", func(bool) (err error) {
+		a, err = r.Link.Backend.Reserve(ctx, r.call(r.Permits))
 		failure, lost := err.(*retry.Error)
-		v.unsure = v.unsure || lost && failure.Outcome != retry.NotExecuted
+		r.unsure = r.unsure || lost && failure.Outcome != retry.NotExecuted
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	v.unsure, v.Type = false, a.Rate.Type
-	v.Rate, v.Last = Bounded(a.Rate), a
-	if a.Lacking > 0 && a.Place == 1 && a.Wait >= v.Rate.Interval {
+	r.unsure, r.Type = false, a.Rate.Type
+	r.Rate, r.Last = Bounded(a.Rate), a
+	if a.Lacking > 0 && a.Place == 1 && a.Wait >= r.Rate.Interval {
 		// Some members lie ahead of the clock, which may have been set back. Acquire marks them, so that they
 		// are spent an interval from now, and lifts blocks of a cool-down that is over.
-		_, err = v.Link.Look(ctx, 1)
+		_, err = r.Link.Look(ctx, 1)
 	}
 	return err
 }
 
 // call returns the arguments of a call after which that many permits are held.
-func (v *Reservation) call(want int64) permit.Reservation {
-	return permit.Reservation{Type: v.Type, ID: v.ID, Want: want, Held: v.Last.Held, Unsure: v.unsure, Ahead: v.Ahead, Waited: v.Waited}
+func (r *Reservation) call(want int64) permit.Reservation {
+	return permit.Reservation{Type: r.Type, ID: r.ID, Want: want, Held: r.Last.Held, Unsure: r.unsure, Ahead: r.Ahead, Waited: r.Waited}
 }
 
 // Refund gives back what is held. It works even if the Engine is closed. If it fails, the permits are free again after one
 // interval.
-func (v *Reservation) Refund() {
-	call := v.call(0)
+func (r *Reservation) Refund() {
+	call := r.call(0)
 	err := retry.Do(nil, nil, func(bool) error {
-		_, err := v.Link.Backend.Reserve(context.Background(), call)
+		_, err := r.Link.Backend.Reserve(context.Background(), call)
 		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {
-		v.Last.Held, v.Last.Lacking, v.Last.Place, v.unsure = 0, 0, 0, false
-		v.Link.Changed()
+		r.Last.Held, r.Last.Lacking, r.Last.Place, r.unsure = 0, 0, 0, false
+		r.Link.Changed()
 	}
 }
