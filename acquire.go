@@ -208,8 +208,9 @@ func (l *RateLimiter) acquire(ctx context.Context, want engine.Request) (got eng
 			want.Timeout = engine.Timeout(deadline)
 		}
 	}
-	for sets := (carriedSets{}); ; want.Timeout = engine.Timeout(deadline) {
-		got, err = l.handle.Acquire(ctx, want)
+	ask := want
+	for sets := (carriedSets{}); ; ask.Timeout = engine.Timeout(deadline) {
+		got, err = l.handle.Acquire(ctx, ask)
 		if err == nil || l.rate == nil || !sets.again(ctx, &err, Demand{Limiter: l}) {
 			break
 		}
