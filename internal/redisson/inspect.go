@@ -74,49 +74,31 @@ func (l *Limiter) inspect(ctx context.Context, typ permit.Type) (State, error) {
 
 // readState parses the reply of the script. It reports false if it cannot.
 func readState(r []any) (State, bool) {
-	if len(r) != 9 || r[0] != int64(statusOK) {
-		return State{}, false
+	f, s := replyReader{list: r}, State{Fields: map[string]string{}}
+	if f.number() != statusOK {
+		f.bad = true
 	}
-	now, ok1 := r[1].(int64)
-	fields, ok2 := r[2].([]any)
-	value, hasValue := r[3].(string)
-	count, ok3 := r[4].(int64)
-	members, ok4 := r[5].([]any)
-	hashTTL, ok5 := r[6].(int64)
-	valueTTL, ok6 := r[7].(int64)
-	permitsTTL, ok7 := r[8].(int64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || len(fields)%2 != 0 || len(members)%2 != 0 {
-		return State{}, false
+	s.Time = time.UnixMilli(f.number())
+	fields := replyReader{list: element[[]any](&f)}
+	if len(f.list) > 0 && f.list[0] == nil {
+		f.list = f.list[1:]
+	} else {
+		s.Value, s.HasValue = f.text(), true
 	}
-	s := State{
-		Time:        time.UnixMilli(now),
-		HashTTL:     PTTL(hashTTL),
-		ValueTTL:    PTTL(valueTTL),
-		PermitsTTL:  PTTL(permitsTTL),
-		Fields:      make(map[string]string, len(fields)/2),
-		Value:       value,
-		HasValue:    hasValue,
-		MemberCount: count,
-		Members:     make([]StoredMember, 0, len(members)/2),
+	s.MemberCount = f.number()
+	members := replyReader{list: element[[]any](&f)}
+	s.HashTTL, s.ValueTTL, s.PermitsTTL = PTTL(f.number()), PTTL(f.number()), PTTL(f.number())
+	for len(fields.list) > 0 && !fields.bad {
+		name := fields.text()
+		s.Fields[name] = fields.text()
 	}
-	for i := 0; i < len(fields); i += 2 {
-		name, ok1 := fields[i].(string)
-		v, ok2 := fields[i+1].(string)
-		if !ok1 || !ok2 {
-			return State{}, false
-		}
-		s.Fields[name] = v
+	for len(members.list) > 0 && !members.bad {
+		raw := members.text()
+		score, err := strconv.ParseFloat(members.text(), 64)
+		members.bad = members.bad || err != nil
+		s.Members = append(s.Members, StoredMember{Raw: []byte(raw), Time: scoreTime(score)})
 	}
-	for i := 0; i < len(members); i += 2 {
-		b, ok1 := members[i].(string)
-		text, ok2 := members[i+1].(string)
-		score, err := strconv.ParseFloat(text, 64)
-		if !ok1 || !ok2 || err != nil {
-			return State{}, false
-		}
-		s.Members = append(s.Members, StoredMember{Raw: []byte(b), Time: scoreTime(score)})
-	}
-	return s, true
+	return s, f.whole() && fields.whole() && members.whole()
 }
 
 // PTTL returns the reply of the command PTTL as a duration, and the replies -1 and -2 unchanged. If the reply exceeds
