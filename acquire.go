@@ -94,7 +94,7 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 //
 // AllowAtMost never waits, and acquires nothing while callers of this Client wait for the limiter. One call reclaims a
 // bounded number of expired grants, so it may acquire less than there is. It returns the errors of
-// [RateLimiter.TryAcquire] except ErrPermitsExceedRate.
+// [RateLimiter.TryAcquire], such as ErrUnavailable, except ErrPermitsExceedRate.
 func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
 	l = l.made()
 	if l.hooked() {
