@@ -97,6 +97,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		SharedClock: c.cfg.sharedClock,
 		LongLength:  c.cfg.memberFormat == wire.FormatLc0I,
 		KeyTTL:      c.cfg.clientKeyTTL,
+		Separate:    c.cfg.separate,
 		Called:      c.hooks.called(),
 	})
 	c.engine = engine.New(engine.Config{

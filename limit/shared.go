@@ -103,6 +103,9 @@ func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } 
 // second. The default is to reject without a call if the rejection is known.
 func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown = true } }
 
+// WithSeparateCalls is [ratelimiter.WithSeparateCalls] for the redis client of the limiter.
+func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.rdb) } }
+
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
 // if a parameter of a is out of its range, or the name is empty or contains braces.

@@ -23,11 +23,12 @@ type Dispatcher struct {
 	rdb    redis.UniversalClient
 	sender Sender // of what leaves by itself: rdb, or a ring that is pinned
 
-	single  *lane // of a client with one node; nil for a cluster and a ring
-	ring    *pinnedRing
-	cluster masters
-	looks   looks
-	settled atomic.Bool // the cluster's client knows its masters, so that asking it for one does not block
+	single   *lane // of a client with one node; nil for a cluster and a ring
+	ring     *pinnedRing
+	cluster  masters
+	looks    looks
+	separate atomic.Bool // see [Separate]
+	settled  atomic.Bool // the cluster's client knows its masters, so that asking it for one does not block
 
 	mu    sync.RWMutex
 	lanes map[*redis.Client]*lane
@@ -102,6 +103,24 @@ func Alone(s Sender) Sender {
 		return d.sender
 	}
 	return s
+}
+
+// Separate makes each script call that s sends a command of its own, from now on, for all that use the redis client
+// of s.
+func Separate(s Sender) {
+	d, ok := s.(*Dispatcher)
+	if !ok {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.separate.Store(true)
+	if d.single != nil {
+		d.single.joins.never()
+	}
+	for _, l := range d.lanes {
+		l.joins.never()
+	}
 }
 
 // Process sends one command at once and by itself.

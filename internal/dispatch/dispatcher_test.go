@@ -33,6 +33,7 @@ func (through) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 type fakeRedis struct {
 	through
 	latency time.Duration
+	hello   any // the reply to a HELLO, or its error
 	// judge may set the reply or error of a command. It reports false for one that is to be replied to as usual.
 	judge func(cmd redis.Cmder) bool
 	// trip is called at the beginning of a round trip, if it is not nil.
@@ -72,6 +73,17 @@ func (f *fakeRedis) note(cmds []redis.Cmder) {
 }
 
 func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
+	if last := cmds[len(cmds)-1]; last.Name() == "hello" {
+		switch v := f.hello.(type) {
+		case nil:
+			last.SetErr(redisError("ERR unknown command 'hello'")) // calls of one script leave in a command each
+		case error:
+			last.SetErr(v)
+		default:
+			last.(OnceCmd).SetVal(v)
+		}
+		cmds = cmds[:len(cmds)-1]
+	}
 	f.note(cmds)
 	if f.trip != nil {
 		f.trip(ctx, cmds)

@@ -55,6 +55,8 @@ type lane struct {
 	d    *Dispatcher
 	node *redis.Client // of a cluster or a ring; nil for a client with one node
 
+	joins joins
+
 	mu          sync.Mutex
 	air         []departure // of the pipelines that have not landed
 	left        int64       // how many pipelines have left
@@ -69,7 +71,13 @@ type lane struct {
 }
 
 // newLane returns the lane of d to a node of a cluster or a ring, or, if node is nil, to the only one.
-func newLane(d *Dispatcher, node *redis.Client) *lane { return &lane{d: d, node: node, most: maxCalls} }
+func newLane(d *Dispatcher, node *redis.Client) *lane {
+	l := &lane{d: d, node: node, most: maxCalls}
+	if d.cluster != nil || d.separate.Load() {
+		l.joins.never()
+	}
+	return l
+}
 
 // A departure says when a pipeline left, with how many calls, and how many had left with it.
 type departure struct {

@@ -43,18 +43,18 @@ func (l *lane) send(calls []*call) (_ []*call, err error) {
 	if l.node != nil {
 		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}
-	unknown := l.exchange(ctx, calls, nil)
+	again := l.exchange(ctx, calls, false)
 	err = calls[0].err
-	if len(unknown) > 0 {
-		// The scripts are not in the cache of Redis. One EVAL carries the text of each; the calls behind it find
+	if len(again) > 0 {
+		// The scripts may not be in the cache of Redis. One EVAL carries the text of each; the calls behind it find
 		// the script there, unless the cache is emptied once more.
 		for _, c := range calls {
-			if !slices.Contains(unknown, c) {
+			if !slices.Contains(again, c) {
 				c.wake()
 			}
 		}
-		flying, calls = unknown, unknown
-		for _, c := range l.exchange(ctx, calls, map[*Script]bool{}) {
+		flying, calls = again, again
+		for _, c := range l.exchange(ctx, calls, true) {
 			c.resend = true
 		}
 	}
@@ -65,34 +65,29 @@ func (l *lane) send(calls []*call) (_ []*call, err error) {
 // wake tells the caller that its call has landed. After that the caller may reuse c.
 func (c *call) wake() { c.done <- struct{}{} }
 
-// exchange makes one attempt at each of the calls in one round trip. It returns the calls whose scripts Redis lacks;
-// the others have their outcome. If texts is not nil, the first call of each script carries its text.
-func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bool) (unknown []*call) {
-	cmds := make([]redis.Cmder, len(calls))
-	for i, c := range calls {
-		args := c.evalsha
-		if texts != nil && !texts[c.script] {
-			texts[c.script] = true
-			args = c.script.eval(args)
-		}
-		cmds[i] = OnceCmd{redis.NewCmd(ctx, args...)}
+// exchange makes one attempt at each of the calls in one round trip. It returns the calls that were not executed
+// because Redis lacks their script, or rejects calls that travel together; the others have their outcome. If texts is
+// true, the first call of each script carries its text.
+func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again []*call) {
+	parcels := l.pack(ctx, calls, texts)
+	cmds := make([]redis.Cmder, len(parcels), len(parcels)+1)
+	for i := range parcels {
+		cmds[i] = parcels[i].OnceCmd
+	}
+	hello := l.joins.ask(ctx)
+	if hello != nil {
+		cmds = append(cmds, *hello)
 	}
 	failure := l.exec(ctx, cmds)
 	full := l.poolFull(failure)
-	if first, ok := calls[0].script.instant(cmds[0]); ok {
-		if last, ok := calls[len(calls)-1].script.instant(cmds[len(cmds)-1]); ok {
-			l.took(len(calls), last.Sub(first))
-		}
-	}
 	var p *retry.Panic
 	panicked := errors.As(failure, &p)
 	last := cmds[len(cmds)-1].(OnceCmd)
 	// go-redis reads the replies in order. If the connection breaks, it sets the error on all commands, even on those
 	// with a reply.
 	broken := last.Val() == nil && last.Err() != nil && !isReply(last.Err())
-	for i, c := range calls {
-		cmd := cmds[i].(OnceCmd)
-		reply, err := cmd.Result()
+	for _, p := range parcels {
+		reply, err := p.Result()
 		switch {
 		case panicked:
 			reply, err = nil, failure
@@ -102,20 +97,40 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts map[*Script]bo
 			err = failure // no connection was made, because Redis rejected it
 		}
 		switch {
+		case err == nil && p.joint && p.share(reply):
+			continue
+		case err == nil && p.joint:
+			l.joins.never()
+			again = append(again, p.calls...)
+			continue
 		case err == nil:
 		case full != nil:
 			err = full
 		case redis.HasErrorPrefix(err, "NOSCRIPT"):
-			unknown = append(unknown, c)
+			again = append(again, p.calls...)
+			continue
+		case p.joint && isReply(err) && Classify(err) == retry.Executed:
+			l.joins.rejected() // such as by an ACL that denies the keys of one
+			again = append(again, p.calls...)
 			continue
 		case l.node != nil && elsewhere(err):
-			c.resend = true // the client of the cluster or the ring knows where to
+			for _, c := range p.calls {
+				c.resend = true // the client of the cluster or the ring knows where to
+			}
 		case Classify(err) == retry.Unknown && !panicked:
 			err = brokenPipeline{err}
 		}
-		c.reply, c.err = reply, err
+		for _, c := range p.calls {
+			c.reply, c.err = reply, err
+		}
 	}
-	return unknown
+	if hello != nil && !panicked {
+		l.joins.hear(*hello)
+	}
+	if calls, took := busy(parcels); calls > 1 {
+		l.took(calls, took)
+	}
+	return again
 }
 
 // exec sends cmds in one pipeline. If a hook panics, the error wraps a *[retry.Panic].

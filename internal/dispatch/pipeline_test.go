@@ -199,7 +199,7 @@ func TestHookThatRejects(t *testing.T) {
 		rdb.AddHook(rejection{err: rejected, stamp: stamp})
 		l := Of(rdb).single
 		calls := two(l)
-		require.Empty(t, l.exchange(context.Background(), calls, nil))
+		require.Empty(t, l.exchange(context.Background(), calls, false))
 		for _, c := range calls {
 			require.ErrorIs(t, c.err, rejected)
 		}
@@ -295,7 +295,7 @@ func TestConnectionThatRedisRejects(t *testing.T) {
 	defer rdb.Close()
 	l := Of(rdb).single
 	calls := two(l)
-	require.Empty(t, l.exchange(context.Background(), calls, nil))
+	require.Empty(t, l.exchange(context.Background(), calls, false))
 	for _, c := range calls {
 		require.ErrorContains(t, c.err, "LOADING")
 		require.Equal(t, retry.NotExecuted, Failure(c.err).Outcome)

@@ -34,7 +34,8 @@ type Script struct {
 	// say. It may be nil.
 	Clock func(reply []any) (time.Time, bool)
 
-	sha any // Sha, as an argument
+	sha    any // Sha, as an argument
+	joints *joints
 }
 
 // New returns a script that takes the given numbers of keys and arguments.
@@ -42,6 +43,7 @@ func New(name, src string, keys, args int) *Script {
 	sum := sha1.Sum([]byte(src))
 	s := &Script{Name: name, Src: src, Sha: hex.EncodeToString(sum[:]), Keys: keys, Args: args}
 	s.sha = s.Sha
+	s.joints = newJoints(s)
 	return s
 }
 

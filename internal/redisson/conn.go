@@ -29,6 +29,7 @@ type Config struct {
 	SharedClock bool              // all clients use the same clock: that of Redis, or that of a test
 	LongLength  bool              // members are written in the format Lc0I
 	KeyTTL      time.Duration     // of this client's permits, if the limiter has no TTL
+	Separate    bool              // each call is a command of its own; see [dispatch.Separate]
 	Called      func(permit.Call) // called after each attempt at a script call; may be nil
 }
 
@@ -42,7 +43,11 @@ type Conn struct {
 
 // NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
-	return &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
+	c := &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
+	if cfg.Separate {
+		dispatch.Separate(c.sender)
+	}
+	return c
 }
 
 // senderOf returns the sender of a call. Calls share round trips unless alone is set.

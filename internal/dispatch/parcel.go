@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package dispatch
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A parcel is a command of a pipeline: that of one call, or of several calls of one script.
+type parcel struct {
+	calls []*call
+	joint bool
+	OnceCmd
+}
+
+// pack returns the calls in parcels, in the order of the first call of each. If texts is true, the first parcel with a
+// text carries it.
+func (l *lane) pack(ctx context.Context, calls []*call, texts bool) []parcel {
+	list := make([]parcel, 0, len(calls))
+	together := l.joins.allowed()
+	for i, c := range calls {
+		if at := slices.IndexFunc(list, func(p parcel) bool { return together && p.takes(c) }); at >= 0 {
+			list[at].calls = append(list[at].calls, c)
+		} else {
+			list = append(list, parcel{calls: calls[i : i+1 : i+1]})
+		}
+	}
+	var carried []any // the SHA-1s of the texts
+	for i := range list {
+		p := &list[i]
+		args, eval := p.calls[0].evalsha, p.calls[0].script.eval
+		if p.joint = len(p.calls) > 1; p.joint {
+			j := p.calls[0].joint()
+			args, eval = j.command(p.calls), j.eval
+		}
+		if texts && !slices.Contains(carried, args[1]) {
+			carried = append(carried, args[1])
+			args = eval(args)
+		}
+		p.OnceCmd = OnceCmd{redis.NewCmd(ctx, args...)}
+	}
+	return list
+}
+
+// takes reports whether c can join the calls of p.
+func (p parcel) takes(c *call) bool {
+	first := p.calls[0]
+	return first.script == c.script && len(first.evalsha) == len(c.evalsha) && c.joint() != nil
+}
+
+// joint returns what makes calls like c in one command, or nil.
+func (c *call) joint() *joint {
+	if len(c.evalsha) == 3+c.script.Keys+c.script.Args {
+		return c.script.joints.all()
+	}
+	return c.script.joints.fewer()
+}
+
+// share gives each call of a joint its part of the reply. It reports false if the calls were not executed.
+func (p parcel) share(reply any) bool {
+	list, ok := reply.([]any)
+	if !ok || len(list) == 0 {
+		return false
+	}
+	list = list[1:]
+	for _, c := range p.calls {
+		c.reply, list, c.err = part(list)
+	}
+	return true
+}
+
+// busy returns for how many of the calls in parcels it is known how long Redis took, and how long it took for these.
+func busy(parcels []parcel) (calls int, took time.Duration) {
+	for _, p := range parcels {
+		if list, ok := p.Val().([]any); ok && p.joint && len(list) > 0 {
+			if us, ok := list[0].(int64); ok {
+				calls, took = calls+len(p.calls), took+time.Duration(us)*time.Microsecond
+			}
+		}
+	}
+	if calls > 0 {
+		return calls, took
+	}
+	first, last := parcels[0], parcels[len(parcels)-1]
+	if from, ok := first.calls[0].script.instant(first.OnceCmd); ok {
+		if to, ok := last.calls[0].script.instant(last.OnceCmd); ok {
+			return len(parcels), to.Sub(from)
+		}
+	}
+	return 0, 0
+}
