@@ -355,7 +355,8 @@ func TestLimitersAreRemembered(t *testing.T) {
 			all.Go(func() { get(t, tr, "http://x/") })
 		}
 		all.Wait()
-		require.EqualValues(t, 1, sets.Load())
+		require.Positive(t, sets.Load())
+		require.Less(t, sets.Load(), int64(20), "callers that miss the rate together set it once; one that has missed it before and is late sets it again")
 
 		for i := range 3 * maxLimiters {
 			tr.limiters.get(fmt.Sprint(i), &Limit{}, tr.set.Load().id)
