@@ -70,11 +70,14 @@ func TestWatchersOutliveARestart(t *testing.T) {
 		}
 		require.Eventually(t, func() bool { return strings.Contains(out.String(), want) }, 20*time.Second, 10*time.Millisecond, args)
 	}
+	from := map[string]int{}
+	for args, out := range outs {
+		from[args] = len(out.String())
+	}
 	server.Restart()
 	for args, out := range outs {
-		from := len(out.String())
 		require.Eventually(t, func() bool {
-			text := out.String()[from:]
+			text := out.String()[from[args]:]
 			return strings.Contains(text, "4 left") || strings.Contains(text, `"available":4`) || strings.Contains(text, "orders ")
 		}, 20*time.Second, 10*time.Millisecond, args)
 	}
