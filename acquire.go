@@ -93,8 +93,10 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 // in batches of any size: unlike with Allow, permits may be more than the rate.
 //
 // AllowAtMost never waits, and acquires nothing while callers of this Client wait for the limiter. One call reclaims a
-// bounded number of expired grants, so it may acquire less than there is. It returns the errors of
-// [RateLimiter.TryAcquire], such as ErrUnavailable, except ErrPermitsExceedRate.
+// bounded number of expired grants, so it may acquire less than there is; and of a rate with a MinGap it acquires one
+// permit, because the next one is a gap later. It returns the errors of [RateLimiter.TryAcquire], such as
+// ErrUnavailable, and ErrInvalidArgument for permits above 2^32-1. ErrPermitsExceedRate it returns only if the handle
+// leaves as many permits free as the rate has, or more.
 func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
 	l = l.made()
 	if l.hooked() {

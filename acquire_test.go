@@ -681,6 +681,12 @@ func TestAllowAtMost(t *testing.T) {
 		got, _, err := new.WithRate(overall(5, time.Minute)).LeaveFree(2, time.Hour).AllowAtMost(w.ctx, 9)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, got, "the rate that it carries, of which two stay free")
+		_, _, err = new.LeaveFree(5, time.Hour).AllowAtMost(w.ctx, 1)
+		require.ErrorIs(t, err, ErrPermitsExceedRate)
+		gaps := Rate{Permits: 5, Interval: time.Minute, MinGap: time.Second}
+		got, _, err = w.client.RateLimiter(w.l.Name() + "-gaps").WithRate(gaps).AllowAtMost(w.ctx, 9)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got, "the next one is a gap later")
 
 		w.granted(9)
 		served := make(chan error)

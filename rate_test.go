@@ -645,7 +645,7 @@ func FuzzParseRate(f *testing.F) {
 		f.Add(text)
 	}
 	for _, text := range []string{"", "10", "/s", "10/", "10/10", "0/s", "10/0s", "10/1us", " 10/s", "10/s ", "x 10/s", "10/s gap 1s", "OVERALL 5/10s gap", "OVERALL 5/10s gap 0s",
-		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/s/s", "10 per second"} {
+		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/h0.5m", "10/s1h", "10/s/s", "10 per second"} {
 		_, err := ParseRate(text)
 		require.ErrorIs(f, err, ErrInvalidArgument, text)
 		f.Add(text)

@@ -22,8 +22,8 @@ import (
 // Here the debt is bounded; [SmoothBursty] is Guava's own.
 type DebtBucket struct {
 	Rate  Rate
-	Burst int64
-	Debt  int64
+	Burst int64 // at least 1
+	Debt  int64 // at least 1; Burst and Debt together are at most 2^32-1
 }
 
 // Bound implements [Algorithm].

@@ -35,6 +35,8 @@ func (s *Shared) For(key string) *Shared {
 //
 // All such handles of a key count together, whatever their parameters, but not with calls without With. When a tenant gets
 // another rate, the time until all that it was granted has flowed out stays the same, but for no more than a full bucket.
+// Where calls of one key alternate between rates, what is known of a rejection by one may reject up to a second longer than
+// what the other has left requires.
 //
 // The limiter and a have to be a [GCRA] or a [TokenBucket], without [WithFleetParameters], which sets the parameters of all
 // keys. Otherwise, and if a parameter of a is out of its range, every call of the handle returns ratelimiter.ErrInvalidArgument.

@@ -160,7 +160,7 @@ func FuzzParseRate(f *testing.F) {
 		require.Equal(f, want, got)
 		f.Add(text)
 	}
-	for _, text := range []string{"", "10", "/s", "10/", "0/s", "10/0s", "10/1ns", "10/s ", "-1/s", "5000000000/s", "10/500000h"} {
+	for _, text := range []string{"", "10", "/s", "10/", "0/s", "10/0s", "10/1ns", "10/s ", "-1/s", "5000000000/s", "10/500000h", "10/h0.5m", "10/s1h"} {
 		_, err := ParseRate(text)
 		require.ErrorIs(f, err, ratelimiter.ErrInvalidArgument, text)
 		f.Add(text)

@@ -205,7 +205,7 @@ func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Re
 
 // AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
 // is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes in batches of any size: n may
-// be more than one call can get. It has the errors of Allow, and returns ratelimiter.ErrInvalidArgument for a limiter whose calls
+// be more than one call can get, up to 2^32-1. It has the errors of Allow, and returns ratelimiter.ErrInvalidArgument for a limiter whose calls
 // are not the sum of calls for one permit each: a [DebtBucket], and those that grant in advance.
 func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r Result, err error) {
 	if err := s.unusable(); err != nil {

@@ -69,7 +69,7 @@ func ParsePace(text string) (permits int64, interval time.Duration, err error) {
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, text)
 	}
-	if per != "" && per[0] >= 'a' && per[0] <= 'z' || strings.HasPrefix(per, "µ") || strings.HasPrefix(per, "μ") {
+	if !strings.ContainsAny(per, "0123456789") { // a unit
 		per = "1" + per
 	}
 	if interval, err = time.ParseDuration(per); err != nil {
