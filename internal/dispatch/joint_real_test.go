@@ -211,7 +211,9 @@ func TestManyLimitersTogether(t *testing.T) {
 					require.Zero(t, all.granted[i].Load())
 					continue
 				}
-				require.NotZero(t, all.granted[i].Load())
+				if !c.lost { // a limiter may have met broken connections alone
+					require.NotZero(t, all.granted[i].Load())
+				}
 				value, err := admin.Get(t.Context(), fmt.Sprintf("{many-%d}:value", i)).Result()
 				require.NoError(t, err)
 				used := 1_000_000_000 - redistest.Must(strconv.ParseInt(value, 10, 64))(t)
