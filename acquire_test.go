@@ -684,7 +684,7 @@ func TestAllowAtMost(t *testing.T) {
 		_, _, err = new.LeaveFree(5, time.Hour).AllowAtMost(w.ctx, 1)
 		require.ErrorIs(t, err, ErrPermitsExceedRate)
 		gaps := Rate{Permits: 5, Interval: time.Minute, MinGap: time.Second}
-		got, _, err = w.client.RateLimiter(w.l.Name() + "-gaps").WithRate(gaps).AllowAtMost(w.ctx, 9)
+		got, _, err = w.client.RateLimiter(w.l.Name()+"-gaps").WithRate(gaps).AllowAtMost(w.ctx, 9)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got, "the next one is a gap later")
 
