@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"reflect"
 	"sync"
 	"time"
 
@@ -74,14 +73,6 @@ type fleet struct {
 	looking bool
 	due     time.Time // when to look again
 	bad     string    // a record that the Hooks were told of, since it cannot be followed
-}
-
-// firstSetting returns the setting with which a process begins.
-func firstSetting(a Algorithm) *setting {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
-		a = v.Elem().Interface().(Algorithm)
-	}
-	return fleetSetting(a, "")
 }
 
 // now returns the setting by which requests are decided, as far as is known.

@@ -14,10 +14,7 @@ import (
 // Any text is a key. For is meant to be called for each request: it sends nothing, and allocates nothing for a key that was
 // asked for recently, of which a limiter remembers 4,096.
 func (s *Shared) For(key string) *Shared {
-	if !s.made() {
-		return s
-	}
-	if s.err != nil {
+	if !s.made() || s.err != nil {
 		return s
 	}
 	return s.config.cache.get(s.config, key, s.own)

@@ -132,7 +132,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	}
 	first := newSetting(a)
 	if c.fleet != nil {
-		first = firstSetting(a)
+		first = fleetSetting(pointee(a), "")
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
