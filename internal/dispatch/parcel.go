@@ -23,7 +23,11 @@ func (l *lane) pack(ctx context.Context, calls []*call, texts bool) []parcel {
 	list := make([]parcel, 0, len(calls))
 	together := l.joins.allowed()
 	for i, c := range calls {
-		if at := slices.IndexFunc(list, func(p parcel) bool { return together && p.takes(c) }); at >= 0 {
+		at := -1
+		if together {
+			at = slices.IndexFunc(list, func(p parcel) bool { return p.takes(c) })
+		}
+		if at >= 0 {
 			list[at].calls = append(list[at].calls, c)
 		} else {
 			list = append(list, parcel{calls: calls[i : i+1 : i+1]})
