@@ -308,6 +308,19 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 			w.granted(8)
 		})
 	})
+	t.Run("of more grants than one call parks", func(t *testing.T) { // the rest stays, and no permit comes back before it has expired
+		inWorld(t, overall(516, time.Second), func(t *testing.T, w *world) {
+			w.fill(0, 516)
+			w.setValue(0)
+			require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second), KeepState()))
+			w.holds(w.l, 3, 4)
+			require.EqualValues(t, -1, w.value())
+			w.rejected(1, time.Second)
+			w.at(time.Second)
+			w.granted(3)
+			w.rejected(1, time.Second)
+		})
+	})
 	t.Run("permits are owed", func(t *testing.T) { // to a reservation, or by a grant that was settled to more
 		for _, members := range []int{2, 600} {
 			inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {

@@ -4,6 +4,7 @@ package compat_test
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -184,14 +185,18 @@ func (c twinCase) sound(did twinOutcome, byUs bool) error {
 	if c.slot < 0 || !did.state.initialized() {
 		return nil
 	}
-	healthy := func(s twinState) bool {
+	keeps := c.op.setsRate() && c.op.keep
+	healthy := func(s twinState, least int64) bool {
 		slot := s.slots[c.slot]
-		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= 0 && slot.value+slot.members.total() == s.number("rate")
+		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= least && slot.value+slot.members.total() == s.number("rate")
 	}
-	if !healthy(c.before) || healthy(did.state) {
+	least := int64(0)
+	if keeps && len(c.before.slots[c.slot].members) > setBound {
+		least = math.MinInt64 // see fits
+	}
+	if !healthy(c.before, 0) || healthy(did.state, least) {
 		return nil
 	}
-	keeps := c.op.setsRate() && c.op.keep
 	if !byUs && (c.op.name == "release" || keeps || c.op.permits < 1) {
 		return nil // rows 9, 10 and 18
 	}

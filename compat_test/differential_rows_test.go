@@ -216,8 +216,8 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		}
 		return true
 	case c.keeps(w) && len(c.before.slots[c.slot].members) > setBound:
-		s := &w.state.slots[c.slot]
-		s.members = c.before.slots[c.slot].members.newest(c.op.rate)
+		was, s := c.before.slots[c.slot], &w.state.slots[c.slot]
+		s.members = was.fits(c.op.rate, c.before.number("rate"))
 		s.value = c.op.rate - s.members.total()
 		if s.permitsTTL == noKey { // all were expired
 			s.permitsTTL = max(w.state.hashTTL, c.before.slots[c.slot].permitsTTL)
@@ -225,6 +225,24 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		return true
 	}
 	return false
+}
+
+// fits returns what a new rate leaves of more members than one call looks at. The value changes by as much as the rate, and
+// the oldest setBound members make up for what that is below 0. If they suffice heal takes out what is still too much,
+// and if they do not the rest stays, as does everything where permits were owed before.
+func (s twinSlot) fits(rate, old int64) twinMembers {
+	value := int64(0)
+	if s.has {
+		value = s.value
+	}
+	below := -min(value+rate-old, rate-int64(len(s.members)))
+	switch {
+	case below > 0 && (!s.has || s.value < 0):
+		return s.members
+	case s.members[:setBound].total() < below:
+		return s.members[setBound:]
+	}
+	return s.members.newest(rate)
 }
 
 // alterOthers explains what a rate of ours that is lower than before, or whose hash was lost, makes of the permits of the
