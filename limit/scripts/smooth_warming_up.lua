@@ -70,7 +70,7 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
       rest = spent - from_above
     end
     if stable < 10 then
-      us = part + us + stable * rest + (n - spent) * stable
+      us = part + (us + stable * rest) + (n - spent) * stable
     else
       us = us + math.floor(stable * rest) + math.floor((n - spent) * stable)
     end
