@@ -173,7 +173,7 @@ func (v *inspection) writeClients() error {
 		}
 		t.add(visible(c.ClientID), left, wait, fmt.Sprint(c.Count), last, brief(max(c.TTLs[1], c.TTLs[2])))
 	}
-	if err := t.write(v.out, terminalWidth(v.out)); err != nil {
+	if err := t.write(v.out, term.Width(v.out)); err != nil {
 		return err
 	}
 	if v.More {
@@ -198,7 +198,7 @@ func (v *inspection) writeMembers(limit int) error {
 		}
 		t.add(granted, fmt.Sprint(g.Permits), back, strings.TrimSpace(g.Writers+" "+g.Process), g.What, g.Bytes)
 	}
-	if err := t.write(v.out, terminalWidth(v.out)); err != nil {
+	if err := t.write(v.out, term.Width(v.out)); err != nil {
 		return err
 	}
 	if int64(limit) < v.Count {

@@ -54,7 +54,7 @@ func lsCommand() *cli.Command {
 					return err
 				}
 			}
-			if high := terminalHeight(l.out); high > 0 && !c.IsSet("limit") && !l.asJSON {
+			if high := term.Height(l.out); high > 0 && !c.IsSet("limit") && !l.asJSON {
 				l.limit = max(5, high-5)
 			}
 			return l.run(ctx, survey.New(rdb.UniversalClient), survey.Query{Match: c.String("match"), Remains: c.Bool("remains"), MaxKeys: c.Int64("max-keys")})
@@ -86,7 +86,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 		}
 		addLimiter(t, r)
 		if len(t.rows) == pageRows {
-			if err := t.write(l.out, terminalWidth(l.out)); err != nil {
+			if err := t.write(l.out, term.Width(l.out)); err != nil {
 				return err
 			}
 			t = newLimiterTable()
@@ -128,7 +128,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 	}
 	if !l.asJSON {
 		if len(t.rows) > 0 {
-			if err := t.write(l.out, terminalWidth(l.out)); err != nil {
+			if err := t.write(l.out, term.Width(l.out)); err != nil {
 				return err
 			}
 		}

@@ -4,12 +4,9 @@ package main
 
 import (
 	"io"
-	"os"
-	"strconv"
 	"strings"
-	"unicode"
 
-	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/rivo/uniseg"
 )
 
 // A column is one of a table. If a terminal is too narrow, columns are left out, those with the highest drop first,
@@ -37,35 +34,20 @@ func (t *table) add(cells ...string) {
 	t.rows = append(t.rows, cells)
 }
 
-// widthOf returns how many cells of a terminal text takes. It does not know of combining characters of all kinds.
-func widthOf(text string) (n int) {
-	for _, r := range text {
-		switch {
-		case unicode.Is(unicode.Mn, r):
-		case r >= 0x1100 && (r <= 0x115f || r >= 0x2e80 && r <= 0xa4cf || r >= 0xac00 && r <= 0xd7a3 || r >= 0xf900 && r <= 0xfaff ||
-			r >= 0xfe30 && r <= 0xfe6f || r >= 0xff00 && r <= 0xff60 || r >= 0xffe0 && r <= 0xffe6 || r >= 0x1f300 && r <= 0x1faff || r >= 0x20000 && r <= 0x3fffd):
-			n += 2
-		default:
-			n++
-		}
-	}
-	return n
-}
-
-// cut returns text in at most width cells, with an ellipsis if something was cut.
+// cut returns text in at most width cells, with an ellipsis if something was cut. What a terminal shows as one character stays
+// whole.
 func cut(text string, width int) string {
-	if width <= 0 || len(text) <= width || widthOf(text) <= width {
+	if width <= 0 || len(text) <= width || uniseg.StringWidth(text) <= width {
 		return text
 	}
-	n := 0
-	for i, r := range text {
-		w := widthOf(string(r))
+	n, state := 0, -1
+	for rest := text; ; {
+		_, left, w, next := uniseg.FirstGraphemeClusterInString(rest, state)
 		if n+w > width-1 {
-			return text[:i] + "…"
+			return text[:len(text)-len(rest)] + "…"
 		}
-		n += w
+		n, rest, state = n+w, left, next
 	}
-	return text
 }
 
 const (
@@ -78,9 +60,9 @@ func (t *table) write(out io.Writer, width int) error {
 	widths := make([]int, len(t.columns))
 	shown := make([]bool, len(t.columns))
 	for i, c := range t.columns {
-		shown[i], widths[i] = true, widthOf(c.head)
+		shown[i], widths[i] = true, uniseg.StringWidth(c.head)
 		for _, row := range t.rows {
-			widths[i] = max(widths[i], widthOf(row[i]))
+			widths[i] = max(widths[i], uniseg.StringWidth(row[i]))
 		}
 	}
 	total := func() int {
@@ -125,7 +107,7 @@ func (t *table) write(out io.Writer, width int) error {
 			}
 			first = false
 			cell = cut(cell, widths[i])
-			pad := strings.Repeat(" ", max(0, widths[i]-widthOf(cell)))
+			pad := strings.Repeat(" ", max(0, widths[i]-uniseg.StringWidth(cell)))
 			if t.columns[i].right {
 				l.WriteString(pad + cell)
 			} else {
@@ -144,28 +126,4 @@ func (t *table) write(out io.Writer, width int) error {
 	}
 	_, err := io.WriteString(out, b.String())
 	return err
-}
-
-// terminalWidth returns how many cells a line of out has, or 0 if out is no terminal or does not tell.
-func terminalWidth(out io.Writer) int {
-	columns, _ := terminalSize(out)
-	return columns
-}
-
-// terminalHeight returns how many lines out has, or 0 if it is no terminal or does not tell.
-func terminalHeight(out io.Writer) int {
-	_, rows := terminalSize(out)
-	return rows
-}
-
-func terminalSize(out io.Writer) (columns, rows int) {
-	if f, ok := out.(*os.File); ok && term.Is(out) {
-		columns, rows = windowSize(f)
-	}
-	for name, to := range map[string]*int{"COLUMNS": &columns, "LINES": &rows} {
-		if n, err := strconv.Atoi(os.Getenv(name)); err == nil && n > 0 {
-			*to = n
-		}
-	}
-	return columns, rows
 }

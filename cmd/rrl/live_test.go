@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/redis/go-redis/v9"
+	"github.com/rivo/uniseg"
 	"github.com/stretchr/testify/require"
 )
 
@@ -196,7 +197,7 @@ func TestLsOfANarrowTerminal(t *testing.T) {
 		for _, out := range []string{l.ok("ls", "--match", l.base+"*"), l.ok("top", "--count", "1", "--match", l.base+"*")} {
 			table, _, _ := strings.Cut(out, "\n\n")
 			for line := range strings.Lines(table) {
-				require.LessOrEqual(t, widthOf(strings.TrimSuffix(line, "\n")), width)
+				require.LessOrEqual(t, uniseg.StringWidth(strings.TrimSuffix(line, "\n")), width)
 			}
 		}
 		out := l.ok("ls", "--match", l.base+"*")
@@ -277,4 +278,23 @@ func TestDoctorOfAll(t *testing.T) {
 		l.ok("heal", fmt.Sprint(l.base, i), "--write")
 	}
 	require.Contains(t, l.ok("doctor", "--match", l.base+"*"), "healthy; 8 limiters looked at")
+}
+
+func TestTableIsAlignedByWhatTerminalsShow(t *testing.T) {
+	redistest.NoServer(t)
+	for text, want := range map[string]string{
+		"限流器:登录":                                     "限流…",
+		"👩‍👩‍👧‍👦ab":                                  "👩‍👩‍👧‍👦ab",
+		"👩‍👩‍👧‍👦abcde":                               "👩‍👩‍👧‍👦ab…",
+		"e\u0301e\u0301e\u0301e\u0301e\u0301e\u0301": "e\u0301e\u0301e\u0301e\u0301…",
+		"नमस्ते":                                     "नमस्ते",
+	} {
+		require.Equal(t, want, cut(text, 5), "%q", text)
+		require.LessOrEqual(t, uniseg.StringWidth(cut(text, 5)), 5)
+	}
+	out, rows := &bytes.Buffer{}, &table{columns: []column{{head: "NAME"}, {head: "RATE", right: true}}}
+	rows.add("限流器", "1")
+	rows.add("abcdef", "2")
+	require.NoError(t, rows.write(out, 0))
+	require.Equal(t, "NAME    RATE\n限流器     1\nabcdef     2\n", out.String())
 }

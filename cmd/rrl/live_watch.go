@@ -267,7 +267,7 @@ func (t *top) sweep(ctx context.Context) (done sweep) {
 
 func (t *top) show(rows []view.Row, asJSON bool) error {
 	most := t.rows
-	if high := terminalHeight(t.out); high > 0 {
+	if high := term.Height(t.out); high > 0 {
 		most = max(1, min(most, high-4)) // the heads, a blank line, and the line where the cursor is
 	}
 	rows = rows[:min(most, len(rows))]
@@ -297,7 +297,7 @@ func (t *top) show(rows []view.Row, asJSON bool) error {
 		at = time.Now()
 	}
 	fmt.Fprintf(t.out, "%s  %d of %s\n", at.UTC().Format("15:04:05Z"), len(rows), of)
-	if err := table.write(t.out, terminalWidth(t.out)); err != nil {
+	if err := table.write(t.out, term.Width(t.out)); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(t.out)

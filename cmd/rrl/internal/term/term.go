@@ -11,16 +11,36 @@ import (
 	"os"
 	"strconv"
 	"unicode/utf16"
+
+	"golang.org/x/term"
 )
 
 // Is reports whether f is a terminal that understands the sequences of a VT100.
 func Is(f io.Writer) bool {
 	file, ok := f.(*os.File)
-	if !ok || os.Getenv("TERM") == "dumb" {
-		return false
+	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(file.Fd()))
+}
+
+// Width returns how many cells a line of out has: COLUMNS if that is set, and 0 if out is no terminal or does not tell.
+func Width(out io.Writer) int {
+	return size(out, "COLUMNS", func(columns, _ int) int { return columns })
+}
+
+// Height returns how many lines out has: LINES if that is set, and 0 if out is no terminal or does not tell.
+func Height(out io.Writer) int { return size(out, "LINES", func(_, lines int) int { return lines }) }
+
+func size(out io.Writer, variable string, of func(columns, lines int) int) int {
+	if n, err := strconv.Atoi(os.Getenv(variable)); err == nil && n > 0 {
+		return n
 	}
-	info, err := file.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
+	if !Is(out) {
+		return 0
+	}
+	columns, lines, err := term.GetSize(int(out.(*os.File).Fd()))
+	if err != nil {
+		return 0
+	}
+	return of(columns, lines)
 }
 
 // EncodeJSON writes v as JSON, followed by a newline. Package json does not escape all characters that a terminal may
