@@ -6,6 +6,8 @@
 // A framework on net/http takes the Handler of a Middleware as it is, or in a line or two. One that is not, such as hertz or
 // fiber, asks Decide. A Middleware that stands around all routes of another router than http.ServeMux cannot use
 // inbound.ByPattern, since such a router does not set the pattern: it has a Middleware for each route, as here.
+//
+// Beside them stands a queue: AsynqLimit has a task of asynq that gets no permit go back into its queue.
 package frameworks
 
 import (
