@@ -73,7 +73,7 @@ func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
 			rejected = append(rejected, err)
 			_, err = l.Rate(w.ctx)
 			rejected = append(rejected, err)
-			_, err = l.Inspect(w.ctx)
+			_, err = l.Admin().Inspect(w.ctx)
 			rejected = append(rejected, err)
 			_, err = w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{l, 1})
 			rejected = append(rejected, err)
@@ -195,7 +195,7 @@ func TestWithRate(t *testing.T) {
 				require.True(t, must(acquire(w, l))(t))
 				require.Equal(t, overall(10, time.Minute), must(l.Rate(w.ctx))(t), "it has a rate, and keeps it")
 				for range 2 {
-					must(w.l.Delete(w.ctx))(t)
+					must(w.l.Admin().Delete(w.ctx))(t)
 					_, err := w.client.RateLimiter(w.l.Name()).Allow(w.ctx, 1)
 					require.ErrorIs(t, err, ErrNotInitialized, "a handle that carries none")
 					require.True(t, must(acquire(w, l))(t))
@@ -219,7 +219,7 @@ func TestWithRateWaiting(t *testing.T) {
 			})
 		}
 		w.at(time.Minute)
-		must(w.client.RateLimiter(w.l.Name()).Delete(w.ctx))(t)
+		must(w.client.RateLimiter(w.l.Name()).Admin().Delete(w.ctx))(t)
 		wg.Wait()
 		w.holds(w.l, 4, 3)
 	})
@@ -237,7 +237,7 @@ func TestWithRateLostOften(t *testing.T) {
 		}
 		for range 20 {
 			time.Sleep(500 * time.Millisecond)
-			must(w.client.RateLimiter(w.l.Name()).Delete(w.ctx))(t)
+			must(w.client.RateLimiter(w.l.Name()).Admin().Delete(w.ctx))(t)
 		}
 		wg.Wait()
 	})
@@ -440,7 +440,7 @@ func TestSettleWhatIsGone(t *testing.T) {
 	t.Run("deleted", func(t *testing.T) {
 		inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 			g := w.grant(5)
-			must(w.l.Delete(w.ctx))(t)
+			must(w.l.Admin().Delete(w.ctx))(t)
 			require.NoError(t, g.Settle(w.ctx, 9))
 			require.Zero(t, must(w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Result())(t), "nothing came back")
 		})

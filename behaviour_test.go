@@ -564,7 +564,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 		"release":    {change: func(w *world) error { return w.l.Release(w.ctx, 10) }},
 		"setRate":    {change: func(w *world) error { return w.l.SetRate(w.ctx, overall(20, time.Hour)) }},
 		"updateRate": {change: func(w *world) error { _, err := w.l.UpdateRate(w.ctx, overall(20, time.Hour), KeepState()); return err }},
-		"delete":     {change: func(w *world) error { _, err := w.l.Delete(w.ctx); return err }, want: ErrNotInitialized},
+		"delete":     {change: func(w *world) error { _, err := w.l.Admin().Delete(w.ctx); return err }, want: ErrNotInitialized},
 		"close":      {change: func(w *world) error { return w.client.Close() }, want: ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -90,13 +90,13 @@ func everyOperation(t *testing.T, ctx context.Context, l *RateLimiter, typ RateT
 	require.Equal(t, Rate{Type: typ, Permits: 7, Interval: time.Hour}, r.Rate)
 	require.NoError(t, l.SetRate(ctx, Rate{Type: typ, Permits: 7, Interval: time.Hour}))
 	require.Equal(t, r.Rate, must(l.Rate(ctx))(t))
-	require.True(t, must(l.Expire(ctx, time.Hour))(t))
-	require.InDelta(t, time.Hour, must(l.TTL(ctx))(t), float64(time.Minute))
-	at := must(l.ExpireTime(ctx))(t)
+	require.True(t, must(l.Admin().Expire(ctx, time.Hour))(t))
+	require.InDelta(t, time.Hour, must(l.Admin().TTL(ctx))(t), float64(time.Minute))
+	at := must(l.Admin().ExpireTime(ctx))(t)
 	require.WithinDuration(t, time.Now().Add(time.Hour), at, time.Minute)
-	require.True(t, must(l.ClearExpire(ctx))(t))
-	require.True(t, must(l.Exists(ctx))(t))
-	require.True(t, must(l.Delete(ctx))(t))
+	require.True(t, must(l.Admin().ClearExpire(ctx))(t))
+	require.True(t, must(l.Admin().Exists(ctx))(t))
+	require.True(t, must(l.Admin().Delete(ctx))(t))
 }
 
 // A shard is a node of a cluster with a connection to it.
@@ -258,7 +258,7 @@ func TestRingLosesAShard(t *testing.T) {
 	burst, never, waits := r.limiter(true, hour), r.limiter(true, hour), r.limiter(true, overall(1, time.Second))
 	open := r.limiter(true, hour).OnOutage(FailOpen())
 	elsewhere := beside(burst, r.limiter(false, overall(1_000_000, time.Hour)).Name()) // as some names do if there are many
-	must(never.Delete(r.ctx))(t)
+	must(never.Admin().Delete(r.ctx))(t)
 	require.NoError(t, burst.Acquire(r.ctx, 15))
 	require.NoError(t, waits.Acquire(r.ctx, 1))
 
@@ -554,16 +554,16 @@ func readBy(t *testing.T, rdb redis.UniversalClient, replica *redis.Client, name
 	defer c.Close()
 	l := c.RateLimiter(name)
 	rate := Rate{Permits: 5, Interval: time.Hour, KeepAlive: 2 * time.Hour}
-	require.False(t, must(l.Exists(ctx))(t))
+	require.False(t, must(l.Admin().Exists(ctx))(t))
 	require.True(t, must(l.TrySetRate(ctx, rate))(t))
 	for range 8 { // a client that routes at random asks the master now and then
 		require.Equal(t, rate, must(l.Rate(ctx))(t))
-		require.True(t, must(l.Exists(ctx))(t))
-		require.InDelta(t, 2*time.Hour, must(l.TTL(ctx))(t), float64(time.Minute))
-		require.False(t, must(l.ExpireTime(ctx))(t).IsZero())
+		require.True(t, must(l.Admin().Exists(ctx))(t))
+		require.InDelta(t, 2*time.Hour, must(l.Admin().TTL(ctx))(t), float64(time.Minute))
+		require.False(t, must(l.Admin().ExpireTime(ctx))(t).IsZero())
 		require.EqualValues(t, 5, must(l.AvailablePermits(ctx))(t))
 		require.EqualValues(t, 5, must(l.Peek(ctx, 1))(t).Available)
-		require.Equal(t, rate, must(l.Inspect(ctx))(t).Rate)
+		require.Equal(t, rate, must(l.Admin().Inspect(ctx))(t).Rate)
 	}
 	for _, typ := range []RateType{Overall, PerClient} {
 		everyOperation(t, ctx, c.RateLimiter("{"+name+"}every"), typ)

@@ -29,8 +29,8 @@ const maxCoolDown = 366 * 24 * time.Hour
 // permits in use. The outage policies of this process obey it even if Redis could not be told.
 //
 // The longest cool-down wins: CoolDown changes nothing while another one lasts that ends later. A cool-down ends by
-// itself. Then all permits are free except those of grants whose interval is not over. [RateLimiter.LiftCoolDown] and
-// [RateLimiter.Delete] end it earlier for the callers of all processes, as does a peer that deletes the limiter.
+// itself. Then all permits are free except those of grants whose interval is not over. [Admin.LiftCoolDown] and
+// [Admin.Delete] end it earlier for the callers of all processes, as does a peer that deletes the limiter.
 // During a cool-down Release has no effect, and SetRate keeps the cool-down. If a Java peer frees permits with its
 // setRate or release, the next call of this package, in any process, blocks them again.
 //
@@ -87,7 +87,8 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 //
 // CoolDownUntil returns ErrNotInitialized, ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from
 // Redis.
-func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
+func (a Admin) CoolDownUntil(ctx context.Context) (time.Time, error) {
+	l := a.limiter
 	left, err := do(ctx, l, (*redisson.Limiter).CoolDownLeft)
 	if err != nil || left == 0 {
 		return time.Time{}, err
@@ -107,7 +108,8 @@ func (l *RateLimiter) CoolDownUntil(ctx context.Context) (time.Time, error) {
 //
 // LiftCoolDown returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable,
 // ErrOverloaded, or an error from Redis.
-func (l *RateLimiter) LiftCoolDown(ctx context.Context) (bool, error) {
+func (a Admin) LiftCoolDown(ctx context.Context) (bool, error) {
+	l := a.limiter
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}

@@ -36,11 +36,11 @@ func TestCoolDown(t *testing.T) {
 			w.available(0)
 			w.at(30 * time.Second)
 			w.rejected(10, 30*time.Second)
-			at := must(w.l.CoolDownUntil(w.ctx))(t)
+			at := must(w.l.Admin().CoolDownUntil(w.ctx))(t)
 			require.True(t, at.Equal(until(w, time.Minute)), at)
 			require.NoError(t, w.l.Acquire(w.ctx, 10))
 			require.Equal(t, time.Minute, w.elapsed(), "the whole rate, at the instant at which it ends")
-			require.Zero(t, must(w.l.CoolDownUntil(w.ctx))(t))
+			require.Zero(t, must(w.l.Admin().CoolDownUntil(w.ctx))(t))
 			w.rejected(1, time.Second)
 			w.at(time.Minute + time.Second)
 			w.granted(10)
@@ -108,10 +108,10 @@ func TestCoolDown(t *testing.T) {
 			done := make(chan error)
 			go func() { done <- w.l.Acquire(w.ctx, 10) }()
 			w.at(5 * time.Second)
-			require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
+			require.True(t, must(w.l.Admin().LiftCoolDown(w.ctx))(t))
 			require.NoError(t, <-done)
 			require.Equal(t, 5*time.Second, w.elapsed(), "waiters ask at once")
-			require.False(t, must(w.l.LiftCoolDown(w.ctx))(t))
+			require.False(t, must(w.l.Admin().LiftCoolDown(w.ctx))(t))
 		})
 	})
 
@@ -199,9 +199,9 @@ func TestCoolDown(t *testing.T) {
 	t.Run("bad input", func(t *testing.T) {
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute)), ErrNotInitialized)
-			_, err := w.l.CoolDownUntil(w.ctx)
+			_, err := w.l.Admin().CoolDownUntil(w.ctx)
 			require.ErrorIs(t, err, ErrNotInitialized)
-			_, err = w.l.LiftCoolDown(w.ctx)
+			_, err = w.l.Admin().LiftCoolDown(w.ctx)
 			require.ErrorIs(t, err, ErrNotInitialized)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, 1000*24*time.Hour)), ErrInvalidArgument)
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, time.Unix(math.MaxInt64, 0)), ErrInvalidArgument, "which is before now, for time.Time")
@@ -267,12 +267,12 @@ func TestCoolDownThatIsNoInstant(t *testing.T) {
 							return err
 						},
 						func() error { return errOf(w.l.AvailablePermits(w.ctx)) },
-						func() (err error) { until, err = w.l.CoolDownUntil(w.ctx); return err },
+						func() (err error) { until, err = w.l.Admin().CoolDownUntil(w.ctx); return err },
 						func() error { return w.l.SetRate(w.ctx, rate) },
 						func() error { return w.l.SetRate(w.ctx, rate, KeepState()) },
 						func() error { return w.l.Release(w.ctx, 1) },
 						func() error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)) },
-						func() error { return errOf(w.l.LiftCoolDown(w.ctx)) },
+						func() error { return errOf(w.l.Admin().LiftCoolDown(w.ctx)) },
 					} {
 						require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, field, v).Err())
 						require.NoError(t, call(), "%s: %d", why, i)
@@ -289,10 +289,10 @@ func TestCoolDownThatIsNoInstant(t *testing.T) {
 // coolDownEnds are the ways in which a cool-down ends ahead of time.
 var coolDownEnds = map[string]func(w *world, r Rate){
 	"lifted": func(w *world, r Rate) {
-		require.True(w.t, must(w.l.LiftCoolDown(w.ctx))(w.t))
+		require.True(w.t, must(w.l.Admin().LiftCoolDown(w.ctx))(w.t))
 	},
 	"deleted and set": func(w *world, r Rate) {
-		must(w.l.Delete(w.ctx))(w.t)
+		must(w.l.Admin().Delete(w.ctx))(w.t)
 		require.NoError(w.t, w.l.SetRate(w.ctx, r))
 	},
 	"expired and set": func(w *world, r Rate) {
@@ -301,7 +301,7 @@ var coolDownEnds = map[string]func(w *world, r Rate){
 	},
 	"of another type meanwhile": func(w *world, r Rate) {
 		require.NoError(w.t, w.l.SetRate(w.ctx, overall(3, r.Interval)))
-		must(w.l.LiftCoolDown(w.ctx))(w.t)
+		must(w.l.Admin().LiftCoolDown(w.ctx))(w.t)
 		require.NoError(w.t, w.l.SetRate(w.ctx, r))
 	},
 }
@@ -360,7 +360,7 @@ func TestLiftOfALargeSet(t *testing.T) {
 				w.at(interval)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(c.lasts)))
 				w.at(interval + time.Millisecond)
-				require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
+				require.True(t, must(w.l.Admin().LiftCoolDown(w.ctx))(t))
 				for at := interval + 2*time.Millisecond; at < 2*interval; at += 7 * time.Second {
 					w.at(at)
 					back := int64((at - interval - time.Millisecond) * 4000 / interval)
@@ -384,7 +384,7 @@ func TestLiftWakesOtherProcesses(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- other.l.Acquire(w.ctx, 10) }()
 		w.at(10*time.Second + 500*time.Millisecond)
-		must(w.l.LiftCoolDown(w.ctx))(t)
+		must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 		require.NoError(t, <-done)
 		require.Equal(t, 11*time.Second, w.elapsed())
 	})
@@ -424,7 +424,7 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 							w.settled(to.Permits)
 							return
 						}
-						must(w.l.LiftCoolDown(w.ctx))(t)
+						must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 						free := to.Permits - 4
 						if to.Interval == time.Second {
 							free = to.Permits // the others have expired by the new rate
@@ -457,7 +457,7 @@ func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
 				}
 				used, _ := w.used()
 				require.Equal(t, int64(5), w.value()+used)
-				must(l.LiftCoolDown(w.ctx))(t)
+				must(l.Admin().LiftCoolDown(w.ctx))(t)
 				w.granted(5)
 			})
 		})
@@ -476,7 +476,7 @@ func TestLowerRateDuringACoolDown(t *testing.T) {
 					require.NoError(t, w.rdb.Del(w.ctx, w.l.Name()).Err())
 				}
 				require.NoError(t, w.l.SetRate(w.ctx, overall(6, time.Second), KeepState()))
-				must(w.l.LiftCoolDown(w.ctx))(t)
+				must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 				w.available(3)
 				w.granted(3)
 				w.rejected(1, time.Second)
@@ -496,10 +496,10 @@ func TestHealDuringACoolDown(t *testing.T) {
 				w.granted(3)
 				require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Hour), Reopen(reopen)))
 				require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", 5).Err())
-				require.NoError(t, w.l.Heal(w.ctx))
+				require.NoError(t, w.l.Admin().Heal(w.ctx))
 				w.settled(5)
 				w.rejected(1, time.Hour-time.Second)
-				must(w.l.LiftCoolDown(w.ctx))(t)
+				must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 				w.granted(1)
 				w.rejected(1, 59*time.Second)
 			}, WithMemberFormat(format))
@@ -577,16 +577,16 @@ func TestCoolDownModel(t *testing.T) {
 							until, reopened = d, max(reopened, d+over)
 						}
 					case "lift":
-						must(w.l.LiftCoolDown(w.ctx))(rt)
+						must(w.l.Admin().LiftCoolDown(w.ctx))(rt)
 						until, reopened = 0, 0
 					case "delete":
-						must(w.l.Delete(w.ctx))(rt)
+						must(w.l.Admin().Delete(w.ctx))(rt)
 						require.NoError(rt, w.l.SetRate(w.ctx, rate))
 						m.grants, until, reopened = nil, 0, 0
 					}
 				}
 				for _, w := range worlds {
-					must(w.l.Delete(w.ctx))(rt)
+					must(w.l.Admin().Delete(w.ctx))(rt)
 				}
 			}
 			for rounds < 300 { // rapid would stop after some hours, which pass here

@@ -35,7 +35,8 @@
 // A rejection is not an error. After an error you do not have the permits. While Redis is down, calls return
 // [ErrUnavailable], those that wait after half a minute: see [WithOutageLimit], and [WithOutagePolicy] to grant permits
 // nevertheless. [Client.TryAcquireAll] takes permits of several limiters, [RateLimiter.AcquireGrant] those of work
-// whose cost is not known yet, and [RateLimiter.CoolDown] pauses all callers.
+// whose cost is not known yet, and [RateLimiter.CoolDown] pauses all callers. [RateLimiter.Admin] has what an operator
+// uses: what Redis holds, its TTL, repair and deletion.
 //
 // Clients and limiters are safe for concurrent use. An idle limiter has no goroutine, timer or finalizer.
 //

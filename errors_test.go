@@ -298,9 +298,9 @@ func TestTypeThatKeepsChanging(t *testing.T) {
 			"Peek":             func() error { _, err := w.l.Peek(w.ctx, 1); return err },
 			"AvailablePermits": func() error { _, err := w.l.AvailablePermits(w.ctx); return err },
 			"Release":          func() error { return w.l.Release(w.ctx, 1) },
-			"Inspect":          func() error { _, err := w.l.Inspect(w.ctx); return err },
+			"Inspect":          func() error { _, err := w.l.Admin().Inspect(w.ctx); return err },
 			"CoolDown":         func() error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)) },
-			"LiftCoolDown":     func() error { _, err := w.l.LiftCoolDown(w.ctx); return err },
+			"LiftCoolDown":     func() error { _, err := w.l.Admin().LiftCoolDown(w.ctx); return err },
 			"TryAcquireAll": func() error {
 				_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{Limiter: w.l, Permits: 1}, Demand{Limiter: other, Permits: 1})
 				return err
@@ -327,8 +327,8 @@ func TestPlainCommandErrors(t *testing.T) {
 		ctx, cancel := context.WithCancel(w.ctx)
 		for _, op := range []func() error{
 			func() error { _, err := w.l.Rate(ctx); return err },
-			func() error { _, err := w.l.TTL(ctx); return err },
-			func() error { _, err := w.l.Exists(ctx); return err },
+			func() error { _, err := w.l.Admin().TTL(ctx); return err },
+			func() error { _, err := w.l.Admin().Exists(ctx); return err },
 		} {
 			require.ErrorIs(t, op(), cause)
 			require.ErrorContains(t, op(), w.l.Name())
@@ -378,7 +378,7 @@ func TestWaitsBeyondADuration(t *testing.T) {
 			sent := count(w.rdb)
 			require.False(t, must(w.l.TryAcquire(w.ctx, 1, time.Minute))(t))
 			require.LessOrEqual(t, sent.sent.Load(), int64(65), "once a second; a look for lost permits is no call of its own")
-			must(w.l.CoolDownUntil(w.ctx))(t)
+			must(w.l.Admin().CoolDownUntil(w.ctx))(t)
 		})
 	}
 }
@@ -427,7 +427,7 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 						return errOf(w.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}))
 					},
 					"Peek":    func() error { return errOf(w.l.Peek(w.ctx, 1)) },
-					"Inspect": func() error { return errOf(w.l.Inspect(w.ctx)) },
+					"Inspect": func() error { return errOf(w.l.Admin().Inspect(w.ctx)) },
 					"Release": func() error { return w.l.Release(w.ctx, 1) },
 					"AvailablePermits": func() (err error) {
 						if n, err = w.l.AvailablePermits(w.ctx); err != nil {

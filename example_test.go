@@ -229,7 +229,7 @@ func ExampleRateLimiter_CoolDown() {
 }
 
 // A limiter that nobody has given a TTL lives for another day.
-func ExampleRateLimiter_Expire() {
+func ExampleAdmin_Expire() {
 	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))
 	defer client.Close()
 	ctx := context.Background()
@@ -237,7 +237,7 @@ func ExampleRateLimiter_Expire() {
 	_ = limiter.SetRate(ctx, ratelimiter.Rate{Permits: 100, Interval: time.Minute})
 
 	for range 2 {
-		fmt.Println(limiter.Expire(ctx, 24*time.Hour, ratelimiter.IfNotSet()))
+		fmt.Println(limiter.Admin().Expire(ctx, 24*time.Hour, ratelimiter.IfNotSet()))
 	}
 	// Output:
 	// true <nil>
@@ -269,7 +269,7 @@ func ExampleState() {
 	limiter := client.RateLimiter("inspected").WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Hour})
 	_, _ = limiter.TryAcquire(ctx, 3, 0)
 
-	state, err := limiter.Inspect(ctx)
+	state, err := limiter.Admin().Inspect(ctx)
 	if err != nil {
 		panic(err)
 	}

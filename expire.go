@@ -10,7 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// An ExpireCondition makes [RateLimiter.Expire] depend on the current TTL of each key. A key without a TTL counts as
+// An ExpireCondition makes [Admin.Expire] depend on the current TTL of each key. A key without a TTL counts as
 // living forever. The zero value is no condition.
 type ExpireCondition struct{ flag string }
 
@@ -33,7 +33,8 @@ func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 // Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or if
 // there are two conditions. Other errors are ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, and those from
 // Redis.
-func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
+func (a Admin) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
+	l := a.limiter
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
@@ -44,14 +45,15 @@ func (l *RateLimiter) Expire(ctx context.Context, ttl time.Duration, cond ...Exp
 	if n < 1 {
 		return false, invalid("TTL %v for %q is shorter than a millisecond", ttl, l.name)
 	}
-	return l.expire(ctx, n, "", cond)
+	return a.expire(ctx, n, "", cond)
 }
 
-// ExpireAt is like [RateLimiter.Expire] with an instant instead of a TTL; the instant is rounded down to a
+// ExpireAt is like [Admin.Expire] with an instant instead of a TTL; the instant is rounded down to a
 // millisecond. An instant in the past deletes the limiter at once. ExpireAt returns ErrInvalidArgument for the zero
 // time and for an instant more than 2^53 milliseconds after 1970. Other errors are those of Expire, such as
 // ErrUnavailable.
-func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
+func (a Admin) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
+	l := a.limiter
 	if err := l.ready(ctx); err != nil {
 		return false, err
 	}
@@ -67,13 +69,14 @@ func (l *RateLimiter) ExpireAt(ctx context.Context, at time.Time, cond ...Expire
 	if at.Unix() > 0 { // no instant before that is more in the past
 		ms = at.UnixMilli()
 	}
-	return l.expire(ctx, "", ms, cond)
+	return a.expire(ctx, "", ms, cond)
 }
 
 // latestExpiry is the latest instant that the scripts can count exactly, in ms since the epoch.
 const latestExpiry = 1 << 53
 
-func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
+func (a Admin) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) (bool, error) {
+	l := a.limiter
 	if len(cond) > 1 {
 		return false, invalid("%d conditions for the TTL of %q, of which there may be one", len(cond), l.name)
 	}
@@ -86,16 +89,16 @@ func (l *RateLimiter) expire(ctx context.Context, ttl, at any, cond []ExpireCond
 
 // ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),
 // ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
-func (l *RateLimiter) ClearExpire(ctx context.Context) (bool, error) {
-	return do(ctx, l, (*redisson.Limiter).ClearExpire)
+func (a Admin) ClearExpire(ctx context.Context) (bool, error) {
+	return do(ctx, a.limiter, (*redisson.Limiter).ClearExpire)
 }
 
 // TTL returns how long the limiter still lives, to the millisecond, or 0 if it does not expire, for which Redisson's
 // remainTimeToLive returns -1. It returns the longest time.Duration, 292 years, for a limiter that lives longer. TTL
 // returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are ctx.Err(),
 // ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis.
-func (l *RateLimiter) TTL(ctx context.Context) (time.Duration, error) {
-	ttl, err := do(ctx, l, (*redisson.Limiter).TTL)
+func (a Admin) TTL(ctx context.Context) (time.Duration, error) {
+	ttl, err := do(ctx, a.limiter, (*redisson.Limiter).TTL)
 	return ttlOf(ttl), err
 }
 
@@ -110,7 +113,7 @@ func ttlOf(d time.Duration) time.Duration {
 
 // ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond, or the
 // zero time if it does not expire. For a limiter that lives longer than 2^53 ms it returns the instant in 2^53 ms.
-// ExpireTime returns the same errors as [RateLimiter.TTL], such as ErrUnavailable.
-func (l *RateLimiter) ExpireTime(ctx context.Context) (time.Time, error) {
-	return do(ctx, l, (*redisson.Limiter).ExpireTime)
+// ExpireTime returns the same errors as [Admin.TTL], such as ErrUnavailable.
+func (a Admin) ExpireTime(ctx context.Context) (time.Time, error) {
+	return do(ctx, a.limiter, (*redisson.Limiter).ExpireTime)
 }

@@ -54,7 +54,7 @@ func TestMendsGrantNoMore(t *testing.T) {
 	}
 	const check = "a check"
 	fixes := map[string]func(w *world, r Rate) error{
-		"Heal": func(w *world, _ Rate) error { return w.l.Heal(w.ctx) },
+		"Heal": func(w *world, _ Rate) error { return w.l.Admin().Heal(w.ctx) },
 		check: func(w *world, r Rate) error {
 			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 1}}, Type: permit.Type(r.Type), Check: permit.Checked, DryRun: true})
 			if a.Next == permit.Heal {
@@ -120,12 +120,12 @@ func TestMendsGrantNoMore(t *testing.T) {
 
 func TestHealOfNoLimiter(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		require.ErrorIs(t, w.l.Heal(w.ctx), ErrNotInitialized)
+		require.ErrorIs(t, w.l.Admin().Heal(w.ctx), ErrNotInitialized)
 		require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Minute)))
-		require.NoError(t, w.l.Heal(w.ctx))
+		require.NoError(t, w.l.Admin().Heal(w.ctx))
 		require.Zero(t, w.rdb.Exists(w.ctx, w.valueKey(), w.permitsKey()).Val(), "of one never used: no keys stand for the rate")
 		require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", "0", "interval", 1, "type", 0).Err())
-		require.ErrorIs(t, w.l.Heal(w.ctx), ErrMalformed)
+		require.ErrorIs(t, w.l.Admin().Heal(w.ctx), ErrMalformed)
 	})
 }
 
@@ -305,7 +305,7 @@ func TestHealBesideSettlements(t *testing.T) {
 			return err
 		}},
 		"and a part is released": {1, func(w *world) error { return w.l.Release(w.ctx, 130) }},
-		"while another heals":    {1, func(w *world) error { return w.otherProcess().RateLimiter(w.l.Name()).Heal(w.ctx) }},
+		"while another heals":    {1, func(w *world) error { return w.otherProcess().RateLimiter(w.l.Name()).Admin().Heal(w.ctx) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(rate, time.Hour), func(t *testing.T, w *world) {
@@ -389,7 +389,7 @@ func TestChecksAreFew(t *testing.T) {
 				})
 				require.LessOrEqual(t, n, (calls+limiters)/redisson.CheckSample+5*8, "%d limiters, %d calls an interval", limiters, often)
 				for i := range limiters {
-					must(w.client.RateLimiter(name(i)).Delete(w.ctx))(t)
+					must(w.client.RateLimiter(name(i)).Admin().Delete(w.ctx))(t)
 				}
 			}
 		}
@@ -418,7 +418,7 @@ func TestChecksAreFew(t *testing.T) {
 		})
 		require.InDelta(t, calls/redisson.CheckSample, n, 55, "one call in 64")
 		for i := range limiters {
-			must(w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Delete(w.ctx))(t)
+			must(w.client.RateLimiter(fmt.Sprint(w.l.Name(), i)).Admin().Delete(w.ctx))(t)
 		}
 	})
 }
@@ -529,7 +529,7 @@ func TestACoolDownKeepsWhenAMarkIsSpent(t *testing.T) {
 				w.at(at)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 				w.at(12 * time.Second)
-				must(w.l.LiftCoolDown(w.ctx))(t)
+				must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 				w.rejected(10, 8*time.Second)
 				w.at(20 * time.Second)
 				w.granted(10)

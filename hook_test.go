@@ -291,7 +291,7 @@ func TestHealedIsTold(t *testing.T) {
 			require.NoError(t, w.rdb.ZAdd(w.ctx, k.Permits[0], redis.Z{Score: float64(time.Now().Add(d).UnixMilli()), Member: grant(permits)}).Err())
 		}
 		value := func(v any) { require.NoError(t, w.rdb.Set(w.ctx, k.Value[0], v, 0).Err()) }
-		heal := func() { require.NoError(t, w.l.Heal(w.ctx)) }
+		heal := func() { require.NoError(t, w.l.Admin().Heal(w.ctx)) }
 		try := func(n int64) func() {
 			return func() { must(w.l.Allow(w.ctx, n))(t) }
 		}
@@ -371,7 +371,7 @@ func TestHealthyUseHealsNothing(t *testing.T) {
 			case 3:
 				err = w.l.CoolDown(w.ctx, time.Now().Add(400*time.Millisecond), Reopen(300*time.Millisecond))
 			case 4:
-				_, err = w.l.LiftCoolDown(w.ctx)
+				_, err = w.l.Admin().LiftCoolDown(w.ctx)
 			case 5:
 				err = w.l.SetRate(w.ctx, overall(14, 500*time.Millisecond), KeepState())
 			case 6:
@@ -381,7 +381,7 @@ func TestHealthyUseHealsNothing(t *testing.T) {
 			case 8:
 				time.Sleep(time.Second)
 			case 9:
-				err = w.l.Heal(w.ctx)
+				err = w.l.Admin().Heal(w.ctx)
 			}
 			require.NoError(t, err)
 			h.mu.Lock() // a call that gives something back may still be on its way

@@ -24,7 +24,8 @@ type State struct {
 // limiter. Both come with the State as far as it can be read, so the remains of a limiter can be examined. After
 // ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe, ErrConflict, ErrUnavailable, ErrOverloaded, or an
 // error from Redis, the State is zero.
-func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
+func (a Admin) Inspect(ctx context.Context) (State, error) {
+	l := a.limiter
 	found, err := do(ctx, l, (*redisson.Limiter).Inspect)
 	typ := found.Type
 	if found.Fields == nil {
@@ -59,7 +60,7 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 
 // Clients returns an iterator over the ids of the clients that have permits of a [PerClient] limiter in Redis. It
 // finds them by the names of their keys, and yields each id once, in no particular order. The ids are those of
-// [WithClientID] and the UUIDs of Redisson's instances. To see the permits of a client, call [RateLimiter.Inspect]
+// [WithClientID] and the UUIDs of Redisson's instances. To see the permits of a client, call [Admin.Inspect]
 // through a Client that [New] made with its id. An [Overall] limiter has no such clients, unless it used to be
 // PerClient.
 //
@@ -70,7 +71,8 @@ func (l *RateLimiter) Inspect(ctx context.Context) (State, error) {
 //
 // The last pair may be an empty id with an error: ctx.Err(), ErrClosed, ErrInvalidArgument, ErrNameNotClusterSafe,
 // ErrUnavailable, ErrOverloaded, or an error from Redis.
-func (l *RateLimiter) Clients(ctx context.Context) iter.Seq2[string, error] {
+func (a Admin) Clients(ctx context.Context) iter.Seq2[string, error] {
+	l := a.limiter
 	return func(yield func(string, error) bool) {
 		if err := l.ready(ctx); err != nil {
 			yield("", err)

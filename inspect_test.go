@@ -25,7 +25,7 @@ func TestInspect(t *testing.T) {
 		w.granted(1)
 		w.at(11 * time.Second)
 
-		s := must(w.l.Inspect(w.ctx))(t)
+		s := must(w.l.Admin().Inspect(w.ctx))(t)
 		name := w.l.Name()
 		require.Equal(t, []string{name, "{" + name + "}:value", "{" + name + "}:permits"},
 			[]string{s.HashKey, s.ValueKey, s.PermitsKey})
@@ -47,7 +47,7 @@ func TestInspect(t *testing.T) {
 			require.Equal(t, must(wire.ParseMember(m.Raw))(t), m.Member)
 		}
 
-		require.Equal(t, s, must(w.l.Inspect(w.ctx))(t), "looking changes nothing")
+		require.Equal(t, s, must(w.l.Admin().Inspect(w.ctx))(t), "looking changes nothing")
 	})
 }
 
@@ -58,7 +58,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		w.granted(2)
 		name := w.l.Name()
 
-		s := must(w.l.Inspect(w.ctx))(t)
+		s := must(w.l.Admin().Inspect(w.ctx))(t)
 		require.Equal(t, "{"+name+"}:value:"+w.client.ID(), s.ValueKey)
 		require.Equal(t, "{"+name+"}:permits:"+w.client.ID(), s.PermitsKey)
 		require.Equal(t, "1", s.Value)
@@ -69,7 +69,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		}
 
 		// The other client has taken nothing, so its keys do not exist, unlike the hash.
-		s = must(other.RateLimiter(name).Inspect(w.ctx))(t)
+		s = must(other.RateLimiter(name).Admin().Inspect(w.ctx))(t)
 		require.Equal(t, "{"+name+"}:value:b", s.ValueKey)
 		require.False(t, s.HasValue)
 		require.Empty(t, s.Members)
@@ -83,7 +83,7 @@ func TestInspectIsBounded(t *testing.T) {
 		for i := range 300 {
 			w.put(time.Duration(i)*time.Millisecond, grant(uint32(i+1)))
 		}
-		s := must(w.l.Inspect(w.ctx))(t)
+		s := must(w.l.Admin().Inspect(w.ctx))(t)
 		require.EqualValues(t, 300, s.MemberCount)
 		require.Len(t, s.Members, 100)
 		require.EqualValues(t, 300, s.Members[0].Permits)
@@ -93,13 +93,13 @@ func TestInspectIsBounded(t *testing.T) {
 		for i := range 100 {
 			require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "junk"+string(rune('0'+i)), i).Err())
 		}
-		require.Len(t, must(w.l.Inspect(w.ctx))(t).Fields, 4)
+		require.Len(t, must(w.l.Admin().Inspect(w.ctx))(t).Fields, 4)
 	})
 }
 
 func TestInspectOfNoLimiter(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		s, err := w.l.Inspect(w.ctx)
+		s, err := w.l.Admin().Inspect(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, w.l.Name())
 		require.Equal(t, w.l.Name(), s.HashKey)
@@ -108,14 +108,14 @@ func TestInspectOfNoLimiter(t *testing.T) {
 
 		// The hash is gone but its permits are not.
 		w.put(0, grant(3))
-		s, err = w.l.Inspect(w.ctx)
+		s, err = w.l.Admin().Inspect(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.Len(t, s.Members, 1)
 		require.EqualValues(t, 3, s.Members[0].Permits)
 
 		for _, typ := range []string{"0", "7"} {
 			require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "rate", "many", "interval", "1000", "type", typ).Err())
-			s, err = w.l.Inspect(w.ctx)
+			s, err = w.l.Admin().Inspect(w.ctx)
 			require.ErrorIs(t, err, ErrMalformed)
 			require.Equal(t, "many", s.Fields["rate"])
 			require.Len(t, s.Members, 1)
@@ -137,7 +137,7 @@ func TestInspectOfAMark(t *testing.T) {
 					at = 20 * time.Second
 				}
 				w.at(at)
-				s := must(w.l.Inspect(w.ctx))(t)
+				s := must(w.l.Admin().Inspect(w.ctx))(t)
 				require.Len(t, s.Members, 1)
 				require.Equal(t, expired, s.Members[0].Expired, "%v ahead, at %v", ahead, at)
 			}
@@ -155,7 +155,7 @@ func TestInspectTellsLayoutsApart(t *testing.T) {
 		w.put(5*time.Millisecond, grant(6))
 		w.put(6*time.Millisecond, redisson.Member(true, redisson.RandomID(), 7))
 		require.NoError(t, w.rdb.Do(w.ctx, "ZADD", w.permitsKey(), "-inf", "who wrote this?").Err())
-		s := must(w.l.Inspect(w.ctx))(t)
+		s := must(w.l.Admin().Inspect(w.ctx))(t)
 		require.Equal(t, map[wire.Layout]int{wire.LayoutFI: 1, wire.LayoutLc0I: 2, wire.LayoutBc0IShort: 1, wire.LayoutBc0ILong: 1,
 			wire.LayoutOurs: 1, wire.LayoutUnknown: 1}, s.Layouts)
 		require.Equal(t, map[wire.Format]int{wire.FormatFI: 1, wire.FormatLc0I: 2, wire.FormatBc0I: 3, wire.FormatUnknown: 1}, s.Formats)
@@ -172,14 +172,14 @@ func TestGrantsHaveOurLayout(t *testing.T) {
 		w.granted(3)
 		require.NoError(t, w.l.Release(w.ctx, 1))
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
-		s := must(w.l.Inspect(w.ctx))(t)
+		s := must(w.l.Admin().Inspect(w.ctx))(t)
 		require.Equal(t, map[wire.Layout]int{wire.LayoutOurs: int(s.MemberCount)}, s.Layouts)
 	})
 }
 
 // idsOf returns what Clients returns, in order, and its error.
 func idsOf(ctx context.Context, l *RateLimiter) (ids []string, err error) {
-	for id, e := range l.Clients(ctx) {
+	for id, e := range l.Admin().Clients(ctx) {
 		if e != nil {
 			return ids, e
 		}
@@ -248,7 +248,7 @@ func TestClientsInSteps(t *testing.T) {
 		if !redistest.TTLsAreVirtual() { // miniredis returns everything in one step
 			require.Greater(t, all, int64(3))
 		}
-		for range w.l.Clients(w.ctx) {
+		for range w.l.Admin().Clients(w.ctx) {
 			break
 		}
 		require.Equal(t, all+1, c.sent.Load())

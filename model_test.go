@@ -177,7 +177,7 @@ func windowRound(rt *rapid.T, w *world, round int) (grants int64) {
 	time.Sleep(m.interval)
 	require.Equal(rt, m.rate, must(l.AvailablePermits(w.ctx))(rt), "after one idle interval")
 	require.True(rt, must(l.TryAcquire(w.ctx, m.rate, 0))(rt), "the whole rate after one idle interval")
-	must(l.Delete(w.ctx))(rt)
+	must(l.Admin().Delete(w.ctx))(rt)
 	return grants
 }
 

@@ -67,7 +67,7 @@ func TestOutagePolicyArguments(t *testing.T) {
 			l := w.l.OnOutage(p)
 			_, err := l.Allow(w.ctx, 1)
 			require.ErrorIs(t, err, ErrInvalidArgument, "%v", p)
-			_, err = l.Exists(w.ctx)
+			_, err = l.Admin().Exists(w.ctx)
 			require.ErrorIs(t, err, ErrInvalidArgument)
 			_, err = New(w.rdb, WithOutagePolicy(p))
 			require.ErrorIs(t, err, ErrInvalidArgument)
@@ -126,7 +126,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.ErrorContains(t, err, "NOPERM")
 			require.False(t, l.handle.Health().Down(), "Redis is there, and says no")
 			c.down.Store(false)
-			must(l.Delete(w.ctx))(t)
+			must(l.Admin().Delete(w.ctx))(t)
 		}
 	})
 }

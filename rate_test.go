@@ -70,7 +70,7 @@ func TestTrySetRate(t *testing.T) {
 func TestSetRateAndUpdateRate(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		require.False(t, must(w.l.UpdateRate(w.ctx, overall(5, time.Second)))(t))
-		require.False(t, must(w.l.Exists(w.ctx))(t))
+		require.False(t, must(w.l.Admin().Exists(w.ctx))(t))
 		_, err := w.l.Rate(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		_, err = w.l.Allow(w.ctx, 1)
@@ -125,7 +125,7 @@ func TestTTLRule(t *testing.T) {
 			near(t, time.Hour, ttls(w))
 		})
 		inWorld(t, Rate{Type: typ, Permits: 2, Interval: time.Second}, func(t *testing.T, w *world) {
-			require.True(t, must(w.l.Expire(w.ctx, 20*time.Minute))(t))
+			require.True(t, must(w.l.Admin().Expire(w.ctx, 20*time.Minute))(t))
 			w.granted(1)
 			near(t, 20*time.Minute, ttls(w))
 			w.granted(1)
@@ -170,7 +170,7 @@ func TestHashInItsLastMillisecond(t *testing.T) {
 		"Heal, value lost": func(w *world, _ *RateLimiter) error {
 			require.NoError(w.t, w.rdb.Del(w.ctx, w.valueKey()).Err())
 			require.NoError(w.t, w.rdb.PExpire(w.ctx, w.permitsKey(), time.Millisecond).Err())
-			return w.l.Heal(w.ctx)
+			return w.l.Admin().Heal(w.ctx)
 		},
 		"CoolDown":              func(w *world, _ *RateLimiter) error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)) },
 		"CoolDown, a longer is": func(w *world, _ *RateLimiter) error { return w.l.CoolDown(w.ctx, time.Now().Add(time.Second)) },
@@ -224,21 +224,21 @@ func TestHashInItsLastMillisecond(t *testing.T) {
 
 func TestExpireFamily(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		_, err := w.l.TTL(w.ctx)
+		_, err := w.l.Admin().TTL(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
 		require.ErrorContains(t, err, w.l.Name())
-		require.False(t, must(w.l.Expire(w.ctx, time.Hour))(t), "nothing to expire")
-		_, err = w.l.ExpireTime(w.ctx)
+		require.False(t, must(w.l.Admin().Expire(w.ctx, time.Hour))(t), "nothing to expire")
+		_, err = w.l.Admin().ExpireTime(w.ctx)
 		require.ErrorIs(t, err, ErrNotInitialized)
-		require.False(t, must(w.l.ClearExpire(w.ctx))(t))
-		require.False(t, must(w.l.Delete(w.ctx))(t))
+		require.False(t, must(w.l.Admin().ClearExpire(w.ctx))(t))
+		require.False(t, must(w.l.Admin().Delete(w.ctx))(t))
 
 		require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
 		w.granted(1)
-		require.Zero(t, must(w.l.TTL(w.ctx))(t), "it does not expire")
-		require.Zero(t, must(w.l.ExpireTime(w.ctx))(t))
+		require.Zero(t, must(w.l.Admin().TTL(w.ctx))(t), "it does not expire")
+		require.Zero(t, must(w.l.Admin().ExpireTime(w.ctx))(t))
 		require.NoError(t, w.rdb.PExpire(w.ctx, w.l.Name(), time.Hour).Err())
-		require.InDelta(t, time.Hour, must(w.l.TTL(w.ctx))(t), float64(time.Minute))
+		require.InDelta(t, time.Hour, must(w.l.Admin().TTL(w.ctx))(t), float64(time.Minute))
 		require.NoError(t, w.rdb.Persist(w.ctx, w.l.Name()).Err())
 		for i, c := range []struct {
 			ttl  time.Duration
@@ -256,7 +256,7 @@ func TestExpireFamily(t *testing.T) {
 			{time.Hour, IfSet(), true, time.Hour},
 			{30 * time.Minute, ExpireCondition{}, true, 30 * time.Minute},
 		} {
-			require.Equal(t, c.took, must(w.l.Expire(w.ctx, c.ttl, c.cond))(t), "%d", i)
+			require.Equal(t, c.took, must(w.l.Admin().Expire(w.ctx, c.ttl, c.cond))(t), "%d", i)
 			for _, k := range keysOf(w.l, Overall) {
 				got := w.rdb.PTTL(w.ctx, k).Val()
 				if c.left == noTTL {
@@ -266,28 +266,28 @@ func TestExpireFamily(t *testing.T) {
 				}
 			}
 		}
-		require.True(t, must(w.l.ClearExpire(w.ctx))(t))
-		require.True(t, must(w.l.Expire(w.ctx, time.Minute, IfNotSet()))(t))
+		require.True(t, must(w.l.Admin().ClearExpire(w.ctx))(t))
+		require.True(t, must(w.l.Admin().Expire(w.ctx, time.Minute, IfNotSet()))(t))
 
 		now := w.rdb.Time(w.ctx).Val() // TTLs follow the clock of Redis
-		require.True(t, must(w.l.ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater()))(t))
-		at := must(w.l.ExpireTime(w.ctx))(t)
+		require.True(t, must(w.l.Admin().ExpireAt(w.ctx, now.Add(2*time.Hour), IfGreater()))(t))
+		at := must(w.l.Admin().ExpireTime(w.ctx))(t)
 		require.InDelta(t, now.Add(2*time.Hour).UnixMilli(), at.UnixMilli(), 60_000)
-		require.InDelta(t, 2*time.Hour, must(w.l.TTL(w.ctx))(t), float64(time.Minute))
+		require.InDelta(t, 2*time.Hour, must(w.l.Admin().TTL(w.ctx))(t), float64(time.Minute))
 
 		sent := count(w.rdb)
 		for _, d := range []time.Duration{0, -time.Second, time.Millisecond - 1, time.Second + 1} {
-			_, err = w.l.Expire(w.ctx, d)
+			_, err = w.l.Admin().Expire(w.ctx, d)
 			require.ErrorIs(t, err, ErrInvalidArgument, "%v", d)
 		}
-		_, err = w.l.ExpireAt(w.ctx, time.Time{})
+		_, err = w.l.Admin().ExpireAt(w.ctx, time.Time{})
 		require.ErrorIs(t, err, ErrInvalidArgument)
-		_, err = w.l.Expire(w.ctx, time.Hour, IfSet(), IfLess())
+		_, err = w.l.Admin().Expire(w.ctx, time.Hour, IfSet(), IfLess())
 		require.ErrorIs(t, err, ErrInvalidArgument)
 		require.Zero(t, sent.sent.Load())
 
-		require.True(t, must(w.l.ExpireAt(w.ctx, now.Add(-time.Hour)))(t))
-		require.False(t, must(w.l.Exists(w.ctx))(t))
+		require.True(t, must(w.l.Admin().ExpireAt(w.ctx, now.Add(-time.Hour)))(t))
+		require.False(t, must(w.l.Admin().Exists(w.ctx))(t))
 	})
 }
 
@@ -297,7 +297,7 @@ func TestExpireIsNoticedByTheNextCall(t *testing.T) {
 	inWorld(t, overall(5, time.Minute), func(t *testing.T, w *world) {
 		w.granted(1)
 		w.granted(1)
-		require.True(t, must(w.l.Expire(w.ctx, time.Hour))(t))
+		require.True(t, must(w.l.Admin().Expire(w.ctx, time.Hour))(t))
 		keys := keysOf(w.l, Overall)
 		require.NoError(t, w.rdb.Del(w.ctx, keys[2]).Err())
 		w.granted(1)
@@ -311,8 +311,8 @@ func TestDeleteRemovesAllThatCanBeNamed(t *testing.T) {
 	for _, typ := range []RateType{Overall, PerClient} {
 		inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Second}, func(t *testing.T, w *world) {
 			w.granted(3)
-			require.True(t, must(w.l.Exists(w.ctx))(t))
-			require.True(t, must(w.l.Delete(w.ctx))(t))
+			require.True(t, must(w.l.Admin().Exists(w.ctx))(t))
+			require.True(t, must(w.l.Admin().Delete(w.ctx))(t))
 			require.Zero(t, w.rdb.Exists(w.ctx, keysAll(w.l, Overall)...).Val())
 			require.Empty(t, must(w.rdb.Keys(w.ctx, "*"+w.l.Name()+"*").Result())(t))
 		})
@@ -376,7 +376,7 @@ func TestRateOfALargeHash(t *testing.T) {
 	m := &cpuMeter{t: t, admin: s.Client(t)}
 	begin := m.used()
 	require.Equal(t, r, must(w.l.Rate(w.ctx))(t))
-	state := must(w.l.Inspect(w.ctx))(t)
+	state := must(w.l.Admin().Inspect(w.ctx))(t)
 	require.Equal(t, r, state.Rate)
 	require.Len(t, state.Fields, 5)
 	require.Less(t, m.used()-begin, 10*time.Millisecond)
@@ -393,18 +393,18 @@ func TestExpireAtFarAway(t *testing.T) {
 			time.UnixMilli(math.MaxInt64),
 			time.UnixMilli(1<<53 + 1),
 		} {
-			ok, err := w.l.ExpireAt(w.ctx, at)
+			ok, err := w.l.Admin().ExpireAt(w.ctx, at)
 			require.ErrorIs(t, err, ErrInvalidArgument, "%v", at)
 			require.False(t, ok)
 		}
 		require.Zero(t, sent.sent.Load())
-		require.True(t, must(w.l.Exists(w.ctx))(t))
+		require.True(t, must(w.l.Admin().Exists(w.ctx))(t))
 		for _, at := range []time.Time{time.Unix(0, 0), time.UnixMilli(-1), time.UnixMilli(math.MinInt64), time.Date(-300_000_000, 1, 1, 0, 0, 0, 0, time.UTC)} {
 			require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second)))
-			ok, err := w.l.ExpireAt(w.ctx, at)
+			ok, err := w.l.Admin().ExpireAt(w.ctx, at)
 			require.NoError(t, err, "%v", at)
 			require.True(t, ok)
-			require.False(t, must(w.l.Exists(w.ctx))(t), "%v", at)
+			require.False(t, must(w.l.Admin().Exists(w.ctx))(t), "%v", at)
 		}
 	})
 }
@@ -418,15 +418,15 @@ func TestTTLLongerThanADuration(t *testing.T) {
 		for _, at := range []int64{253_402_300_799_000, 1 << 53, math.MaxInt64} {
 			inWorld(t, Rate{Type: typ, Permits: 3, Interval: time.Hour}, func(t *testing.T, w *world) {
 				require.NoError(t, w.rdb.Do(w.ctx, "PEXPIREAT", w.l.redis.Keys.Hash, at).Err())
-				require.Equal(t, longest, must(w.l.TTL(w.ctx))(t))
-				expires := must(w.l.ExpireTime(w.ctx))(t)
+				require.Equal(t, longest, must(w.l.Admin().TTL(w.ctx))(t))
+				expires := must(w.l.Admin().ExpireTime(w.ctx))(t)
 				require.False(t, expires.IsZero())
 				require.GreaterOrEqual(t, expires.UnixMilli(), min(at, 1<<53))
-				require.Equal(t, longest, must(w.l.Inspect(w.ctx))(t).HashTTL)
+				require.Equal(t, longest, must(w.l.Admin().Inspect(w.ctx))(t).HashTTL)
 
 				w.granted(2)
 				other := w.l.client.RateLimiter(w.l.Name() + "-other")
-				defer other.Delete(w.ctx)
+				defer other.Admin().Delete(w.ctx)
 				require.NoError(t, other.SetRate(w.ctx, Rate{Type: typ, Permits: 3, Interval: time.Hour}))
 				require.True(t, must(w.l.client.TryAcquireAll(w.ctx, 0, Demand{w.l, 1}, Demand{other, 1}))(t).Granted)
 				w.rejected(1, time.Hour)
@@ -435,12 +435,12 @@ func TestTTLLongerThanADuration(t *testing.T) {
 				require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: typ, Permits: 4, Interval: time.Hour}, KeepState()))
 				w.granted(1)
 				require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Minute)))
-				require.True(t, must(w.l.LiftCoolDown(w.ctx))(t))
+				require.True(t, must(w.l.Admin().LiftCoolDown(w.ctx))(t))
 				w.granted(1)
 				for _, key := range keysOf(w.l, typ) {
 					require.Greater(t, must(w.rdb.Do(w.ctx, "PTTL", key).Int64())(t), int64(200_000_000_000_000), key)
 				}
-				must(w.l.ClearExpire(w.ctx))(t)
+				must(w.l.Admin().ClearExpire(w.ctx))(t)
 			})
 		}
 	}
@@ -472,9 +472,9 @@ func TestClearExpireByAnotherClient(t *testing.T) {
 					peer := newWorld(t, w.rdb, WithClientKeyTTL(keys.ttl))
 					defer peer.client.Close()
 					peer.l = peer.client.RateLimiter(w.l.Name())
-					must(w.l.Expire(w.ctx, 10*time.Second))(t)
+					must(w.l.Admin().Expire(w.ctx, 10*time.Second))(t)
 					peer.granted(2)
-					must(w.l.ClearExpire(w.ctx))(t)
+					must(w.l.Admin().ClearExpire(w.ctx))(t)
 					next(w, peer.l)
 					for _, key := range keysOf(peer.l, PerClient)[1:] {
 						require.InDelta(t, keys.want, w.rdb.PTTL(w.ctx, key).Val(), float64(9*time.Second), key)

@@ -83,19 +83,19 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 
 // SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given, it forgets the permits in
 // use: all of an [Overall] limiter, and those of this client of a [PerClient] limiter. A TTL of the limiter stays if
-// r.KeepAlive is 0; see [RateLimiter.ClearExpire]. Callers of this Client that wait for the limiter ask again at
+// r.KeepAlive is 0; see [Admin.ClearExpire]. Callers of this Client that wait for the limiter ask again at
 // once.
 //
 // The other clients of a PerClient limiter have to fit the new rate, too. SetRate sees to that itself if it lowers
 // the rate, or sets it with KeepState where there was none. It first takes the permits that a client has left, and
-// then those of its oldest grants. It looks for the clients' keys as [RateLimiter.Clients] does, which takes some
+// then those of its oldest grants. It looks for the clients' keys as [Admin.Clients] does, which takes some
 // seconds for a million keys, and ignores keys that hold anything but the permits of a client. If Redis does not
 // allow SCAN, the other clients of this package adapt when they next acquire, but Redisson's may use up what was left
 // to them. A rate that is not lower needs no such search: clients adapt when they next acquire.
 //
 // SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error
 // of ctx, the rate may or may not have been set. If it was lowered, the permits of other clients may not fit it yet;
-// [RateLimiter.Heal] makes those of one client fit.
+// [Admin.Heal] makes those of one client fit.
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
 	return err
@@ -164,26 +164,6 @@ func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 		l.handle.Changed()
 	}
 	return err
-}
-
-// Exists reports whether the limiter exists in Redis, as it does once it has a rate; it does not check the rate. It
-// returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
-func (l *RateLimiter) Exists(ctx context.Context) (bool, error) {
-	return do(ctx, l, (*redisson.Limiter).Exists)
-}
-
-// Delete removes the limiter and its permits in use, in a [PerClient] limiter those of this client. It reports
-// whether there was anything to remove. A cool-down ends with it for the callers of all processes. If the limiter is
-// set again, the other clients of a PerClient limiter find their permits as [RateLimiter.LiftCoolDown] leaves them.
-// Callers of this Client that wait for the limiter ask again at once and get ErrNotInitialized.
-//
-// Delete returns ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
-func (l *RateLimiter) Delete(ctx context.Context) (bool, error) {
-	deleted, err := do(ctx, l, (*redisson.Limiter).Delete)
-	if err == nil {
-		l.handle.Changed()
-	}
-	return deleted, err
 }
 
 func (l *RateLimiter) checkRate(ctx context.Context, r Rate) error {

@@ -428,14 +428,14 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, other.SetRate(ctx, rate))
 	must(l.Peek(ctx, 1))(t)
 	require.True(t, must(c.TryAcquireAll(ctx, 0, Demand{l, 1}, Demand{other, 1}))(t).Granted)
-	must(l.Inspect(ctx))(t)
+	must(l.Admin().Inspect(ctx))(t)
 	for i := range 100 { // a hash that others write to is read field by field
 		require.NoError(t, admin.HSet(ctx, l.redis.Keys.Hash, fmt.Sprint("field ", i), i).Err())
 	}
-	must(l.Inspect(ctx))(t)
+	must(l.Admin().Inspect(ctx))(t)
 	require.NoError(t, l.CoolDown(ctx, time.Now().Add(time.Minute), Reopen(time.Minute)))
-	must(l.CoolDownUntil(ctx))(t)
-	require.True(t, must(l.LiftCoolDown(ctx))(t))
+	must(l.Admin().CoolDownUntil(ctx))(t)
+	require.True(t, must(l.Admin().LiftCoolDown(ctx))(t))
 
 	// A large set is settled by heal; members ahead of the clock, expired ones and a lost value are healed.
 	rate.MinGap = 0
@@ -467,7 +467,7 @@ func everyScript(t *testing.T, ctx context.Context, c *Client, admin redis.Unive
 	require.NoError(t, other.redis.Refund(ctx, permit.Type(typ), permit.Grant{ID: c.redis.NewID().Run(0), Permits: 2, Keep: 1}))
 	require.NoError(t, l.Release(ctx, 5))
 	for _, l := range []*RateLimiter{l, other} {
-		must(l.Delete(ctx))(t)
+		must(l.Admin().Delete(ctx))(t)
 	}
 }
 
@@ -571,9 +571,9 @@ func (h *holder) acquire() {
 	rate := Rate{Type: h.typ, Permits: 1000, Interval: time.Hour, MinGap: time.Millisecond, KeepAlive: 2 * time.Hour}
 	did[bool](h)(l.TrySetRate(ctx, rate))
 	did[Rate](h)(l.Rate(ctx))
-	did[bool](h)(l.Exists(ctx))
-	did[time.Duration](h)(l.TTL(ctx))
-	did[time.Time](h)(l.ExpireTime(ctx))
+	did[bool](h)(l.Admin().Exists(ctx))
+	did[time.Duration](h)(l.Admin().TTL(ctx))
+	did[time.Time](h)(l.Admin().ExpireTime(ctx))
 	h.errs = append(h.errs, h.c.Ping(ctx))
 	did[Result](h)(l.Allow(ctx, 1))
 	did[Result](h)(l.Peek(ctx, 1))
@@ -584,13 +584,13 @@ func (h *holder) acquire() {
 			h.do("HSET", l.Name(), fmt.Sprint("field ", i), i)
 		}
 		if i == 0 || i == 99 {
-			did[State](h)(l.Inspect(ctx))
+			did[State](h)(l.Admin().Inspect(ctx))
 		}
 	}
 	h.do("HDEL", l.Name(), "minGap")
 	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Millisecond)))
 	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Minute), Reopen(time.Minute)))
-	did[time.Time](h)(l.CoolDownUntil(ctx))
+	did[time.Time](h)(l.Admin().CoolDownUntil(ctx))
 	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Millisecond)))
 	time.Sleep(2 * time.Millisecond)
 	did[Result](h)(l.Allow(ctx, 999))
@@ -639,18 +639,18 @@ func (h *holder) administer() {
 	rate := Rate{Type: h.typ, Permits: 1000, Interval: time.Hour}
 	h.errs = append(h.errs, l.SetRate(ctx, rate))
 	did[Result](h)(l.Allow(ctx, 5))
-	h.errs = append(h.errs, l.Release(ctx, 2), l.Heal(ctx))
+	h.errs = append(h.errs, l.Release(ctx, 2), l.Admin().Heal(ctx))
 	h.members(300)
 	rate.Permits = 10
 	did[bool](h)(l.UpdateRate(ctx, rate, KeepState()))
-	did[bool](h)(l.Expire(ctx, time.Hour))
-	did[bool](h)(l.ClearExpire(ctx))
+	did[bool](h)(l.Admin().Expire(ctx, time.Hour))
+	did[bool](h)(l.Admin().ClearExpire(ctx))
 	h.errs = append(h.errs, l.CoolDown(ctx, time.Now().Add(time.Hour)))
-	did[bool](h)(l.LiftCoolDown(ctx))
-	for _, err := range l.Clients(ctx) {
+	did[bool](h)(l.Admin().LiftCoolDown(ctx))
+	for _, err := range l.Admin().Clients(ctx) {
 		h.errs = append(h.errs, err)
 	}
-	did[bool](h)(l.Delete(ctx))
+	did[bool](h)(l.Admin().Delete(ctx))
 }
 
 // asUser makes the user limiter, who has the given rules and nothing else, does what the roles up to the given one are for, and returns

@@ -59,7 +59,7 @@ func TestKillerKeepAliveRunsOut(t *testing.T) {
 			w.granted(1)
 			time.Sleep(9 * time.Second) // each acquire renews the TTL
 		}
-		require.Equal(t, time.Second, must(w.l.TTL(w.ctx))(t))
+		require.Equal(t, time.Second, must(w.l.Admin().TTL(w.ctx))(t))
 		time.Sleep(time.Second)
 		_, err := w.l.TryAcquire(w.ctx, 1, time.Hour)
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -70,7 +70,7 @@ func TestKillerKeepAliveRunsOut(t *testing.T) {
 	t.Run("under a waiter", func(t *testing.T) {
 		inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
 			w.granted(1)
-			require.True(t, must(w.l.Expire(w.ctx, 5500*time.Millisecond))(t))
+			require.True(t, must(w.l.Admin().Expire(w.ctx, 5500*time.Millisecond))(t))
 			require.ErrorIs(t, w.l.Acquire(w.ctx, 1), ErrNotInitialized)
 			require.Equal(t, 6*time.Second, w.elapsed())
 		})
@@ -209,7 +209,7 @@ func TestRejectedListKeepsItsLimitersAlive(t *testing.T) {
 		other := w.l.client.RateLimiter(w.l.Name() + "-other")
 		require.NoError(t, other.SetRate(w.ctx, Rate{Permits: 2, Interval: time.Minute, KeepAlive: time.Minute}))
 		ttl := func(l *RateLimiter) time.Duration {
-			d := must(l.TTL(w.ctx))(t)
+			d := must(l.Admin().TTL(w.ctx))(t)
 			return d
 		}
 		w.granted(1)

@@ -130,7 +130,7 @@ const tooShort = "data string too short"
 // formats returns the layouts that meet on a limiter, as Inspect reports them.
 func (s *scene) formats() map[wire.Format]int {
 	s.Helper()
-	return redistest.Must(s.limiter.Inspect(s.Context()))(s).Formats
+	return redistest.Must(s.limiter.Admin().Inspect(s.Context()))(s).Formats
 }
 
 // lc0IReadByBc0I has one member of 3.16.8 that has expired and one that has not, and so 4.7.0 rejects for ages.

@@ -82,7 +82,7 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 			l.java.must(l, "release", l.name, 2)
 			checks, _ = l.findings()
 			require.Equal(l, []string{"surplus"}, checks)
-			require.NoError(l, l.limiter.Heal(l.Context()))
+			require.NoError(l, l.limiter.Admin().Heal(l.Context()))
 			checks, _ = l.findings()
 			require.Empty(l, checks)
 			require.EqualValues(l, 2, redistest.Must(l.rdb.Get(l.Context(), l.value()).Int64())(l), "what was released and not acquired is taken back")

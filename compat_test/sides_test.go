@@ -128,23 +128,23 @@ func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation 
 	case "release":
 		return void(l.Release(ctx, permitsOf(args)))
 	case "clearExpire":
-		return truth(l.ClearExpire(ctx))
+		return truth(l.Admin().ClearExpire(ctx))
 	case "remainTimeToLive":
-		return ttlOf(l.TTL(ctx))
+		return ttlOf(l.Admin().TTL(ctx))
 	case "getExpireTime":
-		return instantOf(l.ExpireTime(ctx))
+		return instantOf(l.Admin().ExpireTime(ctx))
 	case "isExists":
-		return truth(l.Exists(ctx))
+		return truth(l.Admin().Exists(ctx))
 	case "delete":
-		return truth(l.Delete(ctx))
+		return truth(l.Admin().Delete(ctx))
 	case "getName":
 		return l.Name(), nil
 	}
 	if condition, ok := conditions[strings.TrimPrefix(operation, "expireAt")]; ok {
-		return truth(l.ExpireAt(ctx, time.UnixMilli(args[0].(int64)), condition...))
+		return truth(l.Admin().ExpireAt(ctx, time.UnixMilli(args[0].(int64)), condition...))
 	}
 	if condition, ok := conditions[strings.TrimPrefix(operation, "expire")]; ok {
-		return truth(l.Expire(ctx, durationOf(args, 0), condition...))
+		return truth(l.Admin().Expire(ctx, durationOf(args, 0), condition...))
 	}
 	return "", fmt.Errorf("unknown operation %s", operation)
 }

@@ -97,7 +97,7 @@ var provoked = map[string]func(x *refusal) bool{
 	"gap": func(x *refusal) bool {
 		l := x.client().RateLimiter(x.name).WithRate(ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second, MinGap: 2 * time.Second})
 		x.take(l, 1)
-		s := redistest.Must(l.Inspect(x.t.Context()))(x.t)
+		s := redistest.Must(l.Admin().Inspect(x.t.Context()))(x.t)
 		require.Equal(x.t, "4", s.Value)
 		return x.asks(l, 1)
 	},
@@ -167,7 +167,7 @@ var provoked = map[string]func(x *refusal) bool{
 	"clock": func(x *refusal) bool {
 		l := x.limiter()
 		x.take(l, 1)
-		s := redistest.Must(l.Inspect(x.t.Context()))(x.t)
+		s := redistest.Must(l.Admin().Inspect(x.t.Context()))(x.t)
 		require.NoError(x.t, x.rdb.ZIncrBy(x.t.Context(), s.PermitsKey, 60_000, string(s.Members[0].Raw)).Err())
 		time.Sleep(11 * time.Second) // after which the grant would have expired
 		return x.asks(l, 5)

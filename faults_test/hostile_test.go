@@ -150,7 +150,7 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 			bad = append(bad, fmt.Sprintf("%.2f of the rate %v in a window", most, r))
 		}
 	}
-	if _, err := l.Delete(ctx); err != nil {
+	if _, err := l.Admin().Delete(ctx); err != nil {
 		return most, append(bad, "Delete: "+err.Error())
 	}
 	if ok, err := l.TrySetRate(ctx, rate(hostilePermits, time.Hour)); err != nil || !ok {
@@ -159,9 +159,9 @@ func (p *pair) afterwards(ctx context.Context) (most float64, bad []string) {
 	b := &grantlog.Ledger{}
 	burst(b, hostilePermits)
 	if n := b.Told().Permits(); n != hostilePermits && !p.late {
-		state, err := l.Inspect(ctx)
+		state, err := l.Admin().Inspect(ctx)
 		bad = append(bad, fmt.Sprintf("after Delete and TrySetRate %d granted of %d: %s %s, and Redis has %+v, %v", n, hostilePermits, counted(b.Told().Errors), counted(b.Told().Unavailable), state, err))
 	}
-	_, _ = l.Delete(ctx)
+	_, _ = l.Admin().Delete(ctx)
 	return most, bad
 }

@@ -36,8 +36,8 @@ func only(f func(ctx context.Context, l *ratelimiter.RateLimiter) error) func(co
 }
 
 // does is only, for a call whose result is not looked at.
-func does[T any](f func(l *ratelimiter.RateLimiter, ctx context.Context) (T, error)) func(context.Context, *ratelimiter.Client, string) (int64, error) {
-	return only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(f(l, ctx)) })
+func does[T any](f func(a ratelimiter.Admin, ctx context.Context) (T, error)) func(context.Context, *ratelimiter.Client, string) (int64, error) {
+	return only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(f(l.Admin(), ctx)) })
 }
 
 func errOf[T any](_ T, err error) error { return err }
@@ -113,11 +113,11 @@ var operations = []operation{
 		}
 		return err
 	})},
-	{"Inspect", true, does((*ratelimiter.RateLimiter).Inspect)},
-	{"Exists", true, does((*ratelimiter.RateLimiter).Exists)},
-	{"TTL", true, does((*ratelimiter.RateLimiter).TTL)},
-	{"ExpireTime", true, does((*ratelimiter.RateLimiter).ExpireTime)},
-	{"CoolDownUntil", true, does((*ratelimiter.RateLimiter).CoolDownUntil)},
+	{"Inspect", true, does(ratelimiter.Admin.Inspect)},
+	{"Exists", true, does(ratelimiter.Admin.Exists)},
+	{"TTL", true, does(ratelimiter.Admin.TTL)},
+	{"ExpireTime", true, does(ratelimiter.Admin.ExpireTime)},
+	{"CoolDownUntil", true, does(ratelimiter.Admin.CoolDownUntil)},
 	{"TrySetRate", true, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(l.TrySetRate(ctx, newRate)) })},
 	{"Release", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1) })},
 	{"Release 1000", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1000) })},
@@ -132,19 +132,21 @@ var operations = []operation{
 	{"UpdateRate KeepState", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return errOf(l.UpdateRate(ctx, newRate, ratelimiter.KeepState()))
 	})},
-	{"Expire", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error { return errOf(l.Expire(ctx, time.Hour)) })},
-	{"ExpireAt", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-		return errOf(l.ExpireAt(ctx, time.Now().Add(time.Hour), ratelimiter.IfNotSet()))
+	{"Expire", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+		return errOf(l.Admin().Expire(ctx, time.Hour))
 	})},
-	{"ClearExpire", false, does((*ratelimiter.RateLimiter).ClearExpire)},
+	{"ExpireAt", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+		return errOf(l.Admin().ExpireAt(ctx, time.Now().Add(time.Hour), ratelimiter.IfNotSet()))
+	})},
+	{"ClearExpire", false, does(ratelimiter.Admin.ClearExpire)},
 	{"CoolDown", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return l.CoolDown(ctx, time.Now().Add(50*time.Millisecond))
 	})},
 	{"CoolDown Reopen", false, only(func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		return l.CoolDown(ctx, time.Now().Add(30*time.Millisecond), ratelimiter.Reopen(30*time.Millisecond))
 	})},
-	{"LiftCoolDown", false, does((*ratelimiter.RateLimiter).LiftCoolDown)},
-	{"Delete", false, does((*ratelimiter.RateLimiter).Delete)},
+	{"LiftCoolDown", false, does(ratelimiter.Admin.LiftCoolDown)},
+	{"Delete", false, does(ratelimiter.Admin.Delete)},
 }
 
 // beside is a sound limiter that lists ask for beside another.

@@ -56,7 +56,7 @@ func settled(cluster bool) func(f *fault) {
 			})
 			a.running.Go(func() {
 				for !a.stop.Load() {
-					if a.clients[0].RateLimiter(name).Heal(context.Background()) == nil {
+					if a.clients[0].RateLimiter(name).Admin().Heal(context.Background()) == nil {
 						healed.Add(1)
 					}
 				}

@@ -209,7 +209,7 @@ func (l *limiter) confirm(ctx context.Context, b ban) error {
 	if !b.told {
 		return l.tell(ctx, b)
 	}
-	until, err := l.handle.CoolDownUntil(ctx)
+	until, err := l.handle.Admin().CoolDownUntil(ctx)
 	err = ignore(err, ratelimiter.ErrNotInitialized)
 	if err != nil || !until.Before(b.until.Add(-slack)) {
 		l.noteReply(b, err)
@@ -367,7 +367,7 @@ func (s *limiters) learn(ctx context.Context, l *limiter) error {
 // not hold up a request beyond the end.
 func (l *limiter) coolDownUntil(ctx context.Context) (time.Time, error) {
 	begin := time.Now()
-	until, err := l.handle.CoolDownUntil(ctx)
+	until, err := l.handle.Admin().CoolDownUntil(ctx)
 	if err != nil || until.IsZero() {
 		return time.Time{}, err
 	}

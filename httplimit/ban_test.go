@@ -123,10 +123,10 @@ func TestBanThatRedisForgot(t *testing.T) {
 				Permits: time.Now().Unix() - 1, Interval: time.Millisecond, KeepAlive: time.Minute}))
 		}, 0},
 		{"lifted", func(t *testing.T, w *world) {
-			require.True(t, redistest.Must(w.other().client.RateLimiter(w.key+"a").LiftCoolDown(t.Context()))(t))
+			require.True(t, redistest.Must(w.other().client.RateLimiter(w.key+"a").Admin().LiftCoolDown(t.Context()))(t))
 		}, 60},
 		{"deleted", func(t *testing.T, w *world) {
-			redistest.Must(w.other().client.RateLimiter(w.key + "a").Delete(t.Context()))(t)
+			redistest.Must(w.other().client.RateLimiter(w.key + "a").Admin().Delete(t.Context()))(t)
 		}, 60},
 	} {
 		for _, how := range []string{"met", "waited"} {
@@ -170,7 +170,7 @@ func TestBanOfALostLimiter(t *testing.T) {
 	for name, lose := range map[string]func(w *world){
 		"all": (*world).lose,
 		"one": func(w *world) {
-			redistest.Must(w.other().client.RateLimiter(w.key + "b").Delete(w.t.Context()))(w.t)
+			redistest.Must(w.other().client.RateLimiter(w.key + "b").Admin().Delete(w.t.Context()))(w.t)
 		},
 	} {
 		inWorldOf(t, name, func(t *testing.T, w *world) {

@@ -121,7 +121,7 @@ func ExampleNew_coolDown() {
 
 	_, err = httpClient.Get(server.URL)
 	fmt.Println(errors.Is(err, httplimit.ErrRejected))
-	until, _ := client.RateLimiter("api").CoolDownUntil(context.Background())
+	until, _ := client.RateLimiter("api").Admin().CoolDownUntil(context.Background())
 	fmt.Println(time.Until(until).Round(time.Minute))
 	// Output:
 	// cool-down of api for 5m0s

@@ -93,7 +93,7 @@ func TestWhoseLimiterCoolsDown(t *testing.T) {
 			require.Equal(t, 99999999*time.Second, throttled.Asked.Sub(w.epoch), "the event says what was asked for")
 			require.Equal(t, time.Hour, cooled.Until.Sub(w.epoch))
 			require.Equal(t, throttled.Asked, cooled.Asked)
-			until := redistest.Must(w.client.RateLimiter(cooled.Limiter).CoolDownUntil(t.Context()))(t)
+			until := redistest.Must(w.client.RateLimiter(cooled.Limiter).Admin().CoolDownUntil(t.Context()))(t)
 			kind, reason := EventHostCoolDown, ReasonHost
 			if c.whole {
 				kind, reason = EventCoolDown, ReasonCoolDown

@@ -112,7 +112,7 @@ func (w *world) limit(name string, permits int64, interval time.Duration) Limit 
 func (w *world) until(name string) time.Duration {
 	w.t.Helper()
 	// By a Client of its own, which does not know of an outage that is over.
-	until, err := clienttest.InBubble(w.t, w.rdb).RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
+	until, err := clienttest.InBubble(w.t, w.rdb).RateLimiter(w.key + name).Admin().CoolDownUntil(w.t.Context())
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		return 0
 	}

@@ -82,7 +82,7 @@ func TestDryRule(t *testing.T) {
 		require.Equal(t, w.key+"dry", rejected[0].Limiter)
 		require.InDelta(t, time.Hour, rejected[0].Wait, float64(time.Second))
 		require.ErrorIs(t, rejected[0].Err, ErrRejected)
-		redistest.Must(w.client.RateLimiter(w.key + "dry").Delete(t.Context()))(t)
+		redistest.Must(w.client.RateLimiter(w.key + "dry").Admin().Delete(t.Context()))(t)
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 1, w.available("dry"), "its rate is set again")
 		tr.cfg.detectors = []Detector{says("slow down", time.Minute, "")}

@@ -300,7 +300,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		ctx := t.Context()
 		tr := w.transport(base(ok), rules(w.limit("a", 2, time.Minute)), WithMaxWait(0))
 		get(t, tr, "http://x/")
-		redistest.Must(w.client.RateLimiter(w.key + "a").Delete(ctx))(t)
+		redistest.Must(w.client.RateLimiter(w.key + "a").Admin().Delete(ctx))(t)
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 1, w.available("a"))
 		require.Equal(t, []EventKind{EventAdmitted, EventAdmitted}, w.kinds())
@@ -382,7 +382,7 @@ func TestFirstRequestIsNoError(t *testing.T) {
 		require.NoError(t, err)
 		for range 2 {
 			get(t, tr, "http://x/")
-			redistest.Must(client.RateLimiter(name).Delete(t.Context()))(t)
+			redistest.Must(client.RateLimiter(name).Admin().Delete(t.Context()))(t)
 		}
 		require.Len(t, told, 2)
 		for _, r := range told {

@@ -258,7 +258,7 @@ func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.R
 			}
 			var until time.Time
 			if err == nil {
-				until, err = l.CoolDownUntil(ctx)
+				until, err = l.Admin().CoolDownUntil(ctx)
 			}
 			if err != nil {
 				faults = append(faults, err)

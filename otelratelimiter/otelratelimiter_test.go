@@ -165,12 +165,12 @@ func TestHealed(t *testing.T) {
 	for range 6 {
 		redistest.Must(l.Allow(t.Context(), 1))(t)
 	}
-	require.NoError(t, l.Heal(t.Context()))
+	require.NoError(t, l.Admin().Heal(t.Context()))
 	require.Empty(t, w.points("ratelimiter.healed"))
 	for value, try := range map[string]int64{"-3": 0, "x": 1} { // three are lost, and then all
 		require.NoError(t, w.server.Set("{api:203.0.113.7}:value", value))
 		if try == 0 {
-			require.NoError(t, l.Heal(t.Context()))
+			require.NoError(t, l.Admin().Heal(t.Context()))
 			continue
 		}
 		redistest.Must(l.Allow(t.Context(), try))(t)

@@ -214,7 +214,7 @@ func TestCollector(t *testing.T) {
 	}
 	wg.Wait()
 	require.NoError(t, server.Set("{api:203.0.113.7}:value", "5"))
-	require.NoError(t, l.Heal(ctx))
+	require.NoError(t, l.Admin().Heal(ctx))
 	server.SetError("LOADING Redis is loading the dataset in memory")
 	_, err = l.Allow(ctx, 1)
 	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)

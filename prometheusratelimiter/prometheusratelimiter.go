@@ -217,7 +217,7 @@ func (w *watch) Collect(to chan<- prometheus.Metric) {
 		l := w.client.RateLimiter(name)
 		rate, err1 := l.Rate(ctx)
 		left, err2 := l.AvailablePermits(ctx)
-		until, err3 := l.CoolDownUntil(ctx)
+		until, err3 := l.Admin().CoolDownUntil(ctx)
 		if errors.Join(err1, err2, err3) != nil {
 			failed++
 			continue

@@ -99,10 +99,10 @@ func TestHealed(t *testing.T) {
 	w := newWorld(t, nil)
 	l := w.limiter("a", 5)
 	redistest.Must(l.Allow(t.Context(), 5))(t)
-	require.NoError(t, l.Heal(t.Context()))
+	require.NoError(t, l.Admin().Heal(t.Context()))
 	require.NotContains(t, w.scrape(), "ratelimiter_healed_permits_total{")
 	require.NoError(t, w.server.Set("{a}:value", "2"))
-	require.NoError(t, l.Heal(t.Context()))
+	require.NoError(t, l.Admin().Heal(t.Context()))
 	w.has(`ratelimiter_healed_permits_total{cause="surplus",policy="_OTHER"} 2`)
 }
 

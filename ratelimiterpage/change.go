@@ -98,7 +98,7 @@ type formError struct{ error }
 
 var actions = map[string]action{
 	"heal": {"Heal", true, false, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
-		return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
+		return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Admin().Heal(ctx) }, nil
 	}},
 	"release": {"Release permits", true, false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		n, err := wholeNumber(f, "permits")
@@ -133,7 +133,7 @@ var actions = map[string]action{
 	}},
 	"lift": {"Lift the cool-down", false, false, func(url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-			lifted, err := l.LiftCoolDown(ctx)
+			lifted, err := l.Admin().LiftCoolDown(ctx)
 			if err == nil && !lifted {
 				err = formError{errors.New("there was no cool-down")}
 			}
@@ -145,7 +145,7 @@ var actions = map[string]action{
 			if f.Get("confirm") != survey.Visible(l.Name()) {
 				return formError{errors.New("the name was not typed as it is shown; nothing was deleted")}
 			}
-			deleted, err := l.Delete(ctx)
+			deleted, err := l.Admin().Delete(ctx)
 			if err == nil && !deleted {
 				err = formError{errors.New("there was nothing to delete")}
 			}

@@ -3,7 +3,7 @@
 // Package wire describes a limiter as Redis stores it. Most programs do not need it. It is for programs that examine
 // stored data, and for those that share limiters with a Redisson that reads another format.
 //
-//	state, err := client.RateLimiter("sms").Inspect(ctx)
+//	state, err := client.RateLimiter("sms").Admin().Inspect(ctx)
 //	if err != nil {
 //		return err
 //	}

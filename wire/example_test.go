@@ -29,6 +29,6 @@ func ExampleState() {
 			fmt.Println("old and new versions of Redisson meet")
 		}
 	}
-	list(wire.State{Members: []wire.StoredMember{{Raw: []byte{1, 2}}}}) // as RateLimiter.Inspect returns it
+	list(wire.State{Members: []wire.StoredMember{{Raw: []byte{1, 2}}}}) // as Admin.Inspect returns it
 	// Output: no grant: 0102
 }

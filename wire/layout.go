@@ -53,7 +53,7 @@ func (y Layout) Writers() string { return layouts[y.row()].writers }
 // count random bytes as permits. This package reads every layout except LayoutUnknown.
 func (y Layout) Readers() string { return layouts[y.row()].readers }
 
-// Layout returns the layout of a member that [ParseMember] or ratelimiter.RateLimiter.Inspect has returned.
+// Layout returns the layout of a member that [ParseMember] or ratelimiter.Admin.Inspect has returned.
 func (m Member) Layout() Layout {
 	switch {
 	case m.Format == FormatFI:

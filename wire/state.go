@@ -6,7 +6,7 @@ import "time"
 
 // A State is a copy of all that Redis holds of a limiter at one instant, for finding out why callers wait. It shows
 // the stored data and not its meaning. Expired grants are reclaimed lazily, so they may still be there, and Value may
-// be less than AvailablePermits returns. ratelimiter.RateLimiter.Inspect returns a State.
+// be less than AvailablePermits returns. ratelimiter.Admin.Inspect returns a State.
 type State struct {
 	// Time is the instant at which the keys were read, by the limiter's clock: that of Redis, or of this process with
 	// ratelimiter.WithClientClock.

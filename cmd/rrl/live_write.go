@@ -28,7 +28,7 @@ func writeCommands() []*cli.Command {
 	return []*cli.Command{
 		writing("heal", "repair permit accounting: permits left and in use add up to the rate again", nil, []string{"What is too much is taken from the permits that are left, also what Java has released and nobody has acquired yet."},
 			func(_ *cli.Command) (change, error) {
-				return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Heal(ctx) }, nil
+				return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Admin().Heal(ctx) }, nil
 			}),
 		writing("set-rate", "give a limiter another rate; the permits in use stay in use",
 			[]cli.Flag{
@@ -60,7 +60,7 @@ func writeCommands() []*cli.Command {
 		}),
 		writing("lift", "end a cool-down", nil, nil, func(*cli.Command) (change, error) {
 			return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-				lifted, err := l.LiftCoolDown(ctx)
+				lifted, err := l.Admin().LiftCoolDown(ctx)
 				if err == nil && !lifted {
 					err = errors.New("there was no cool-down")
 				}
@@ -71,7 +71,7 @@ func writeCommands() []*cli.Command {
 			"--client names. The permits of the others are left, and count if the rate is set again."},
 			func(*cli.Command) (change, error) {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-					deleted, err := l.Delete(ctx)
+					deleted, err := l.Admin().Delete(ctx)
 					if err == nil && !deleted {
 						err = absentError{errors.New("there was nothing to delete")}
 					}

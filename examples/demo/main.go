@@ -92,7 +92,7 @@ func play(ctx context.Context, rdb *redis.Client, name string, out io.Writer, op
 	if err := l.SetRate(ctx, rate); err != nil {
 		return err
 	}
-	defer func() { _, _ = l.Delete(context.WithoutCancel(ctx)) }()
+	defer func() { _, _ = l.Admin().Delete(context.WithoutCancel(ctx)) }()
 	fmt.Fprintf(out, "%d permits in any %v\n", rate.Permits, rate.Interval)
 	begin := time.Now()
 	var mu sync.Mutex // of out
@@ -114,7 +114,7 @@ func play(ctx context.Context, rdb *redis.Client, name string, out io.Writer, op
 				told = "rejected"
 			}
 			waited := time.Since(asked)
-			state, stateErr := l.Inspect(ctx)
+			state, stateErr := l.Admin().Inspect(ctx)
 			mu.Lock()
 			defer mu.Unlock()
 			fmt.Fprintf(out, "%5.2fs  %s wants %d, waits %.2fs: %s\n", time.Since(begin).Seconds(), s.client, s.permits, waited.Seconds(), told)

@@ -209,7 +209,7 @@ func (d *demo) deleteLimiters(ctx context.Context) {
 	}
 	defer func() { _ = limits.Close() }()
 	d.names.Range(func(name, _ any) bool {
-		if _, err := limits.RateLimiter(name.(string)).Delete(context.WithoutCancel(ctx)); err != nil {
+		if _, err := limits.RateLimiter(name.(string)).Admin().Delete(context.WithoutCancel(ctx)); err != nil {
 			d.Printf("could not delete the limiter %s: %v", name, err)
 		}
 		return true

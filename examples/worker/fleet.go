@@ -240,7 +240,7 @@ func (f *fleet) cleanUp(ctx context.Context) {
 	client, err := ratelimiter.New(f.rdb)
 	if err == nil {
 		defer func() { _ = client.Close() }()
-		_, err = client.RateLimiter(f.name).Delete(ctx)
+		_, err = client.RateLimiter(f.name).Admin().Delete(ctx)
 	}
 	err = errors.Join(err, f.rdb.Del(ctx, f.queue(f.rdb).stream, f.results()).Err())
 	if err != nil {

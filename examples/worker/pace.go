@@ -35,7 +35,7 @@ func (p *pace) watch(ctx context.Context, interval time.Duration) {
 
 // look adds the grants that are in Redis now. After an error the next call reads them.
 func (p *pace) look(ctx context.Context) {
-	state, err := p.limiter.Inspect(ctx)
+	state, err := p.limiter.Admin().Inspect(ctx)
 	if err != nil {
 		return
 	}

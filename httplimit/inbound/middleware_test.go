@@ -261,9 +261,9 @@ func TestMiddlewareRates(t *testing.T) {
 		if redistest.TTLsAreVirtual() {
 			time.Sleep(10*time.Minute + time.Second)
 		} else {
-			redistest.Must(l.Delete(ctx))(t)
+			redistest.Must(l.Admin().Delete(ctx))(t)
 		}
-		require.False(t, redistest.Must(l.Exists(ctx))(t), "nobody came for ten minutes")
+		require.False(t, redistest.Must(l.Admin().Exists(ctx))(t), "nobody came for ten minutes")
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/").Code)
 		require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 7, Interval: 3 * time.Second}))
 		a := ask(h, "1.1.1.1:1", "/")

@@ -90,7 +90,7 @@ func (w *world) limit(name string, permits int64, interval time.Duration) httpli
 
 func (w *world) until(name string) time.Duration {
 	w.t.Helper()
-	until, err := w.client.RateLimiter(w.key + name).CoolDownUntil(w.t.Context())
+	until, err := w.client.RateLimiter(w.key + name).Admin().CoolDownUntil(w.t.Context())
 	if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		return 0
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // Clients returns an iterator over the ids of the clients that have permits of a limiter in Redis. It is that of
-// ratelimiter.RateLimiter.Clients, for a limiter of any type.
+// ratelimiter.Admin.Clients, for a limiter of any type.
 func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rdb, err := s.node(ctx, name)
