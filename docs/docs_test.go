@@ -203,8 +203,18 @@ func TestTranslations(t *testing.T) {
 		}
 	}
 	level, row := regexp.MustCompile(`(?m)^#+ `), regexp.MustCompile(`(?m)^\|.*\|$`)
+	spoken := regexp.MustCompile(`"[^"]*"|: .*`) // in a diagram
+	code := func(text string) []string {
+		blocks := fence.FindAllString(text, -1)
+		for i, b := range blocks {
+			if strings.HasPrefix(b, "```mermaid") {
+				blocks[i] = spoken.ReplaceAllString(b, "…")
+			}
+		}
+		return blocks
+	}
 	for en, zh := range translated {
-		require.Equal(t, fence.FindAllString(all[en], -1), fence.FindAllString(all[zh], -1), "the code of %s", zh)
+		require.Equal(t, code(all[en]), code(all[zh]), "the code of %s", zh)
 		require.Equal(t, level.FindAllString(all[en], -1), level.FindAllString(all[zh], -1), "the headings of %s", zh)
 		cells := func(f string) (list []int) {
 			for _, r := range row.FindAllString(all[f], -1) {
