@@ -103,10 +103,13 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 			Usage:        "make a CA in --ca-dir if there is none, and print how clients use it",
 			OnUsageError: onUsage,
 			Flags: []cli.Flag{
-				&cli.StringFlag{Name: "ca-dir", Usage: "`DIR` of the CA's certificate and key", Required: true},
+				&cli.StringFlag{Name: "ca-dir", Usage: "`DIR` of the CA's certificate and key"},
 				&cli.StringFlag{Name: "proxy", Usage: "`URL` of the gateway, for the lines that are printed", Value: "http://127.0.0.1:8080"},
 			},
 			Action: func(_ context.Context, c *cli.Command) error {
+				if !c.IsSet("ca-dir") {
+					return usage("ca needs --ca-dir DIR, for the CA's certificate and key")
+				}
 				return printCA(stdout, c.String("ca-dir"), c.String("proxy"))
 			},
 		}},

@@ -41,7 +41,7 @@ func writeCommands() []*cli.Command {
 				&cli.BoolFlag{Name: "create", Usage: "make the limiter if there is none of that name"},
 			}, nil, setRate),
 		writing("release", "give permits back before their interval is over", []cli.Flag{
-			&cli.Int64Flag{Name: "permits", Usage: "`N` permits", Required: true},
+			&cli.Int64Flag{Name: "permits", Usage: "`N`, the permits to give back", Required: true},
 		}, nil, func(c *cli.Command) (change, error) {
 			n := c.Int64("permits")
 			return func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, n) }, nil
@@ -140,6 +140,10 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		if err := changeOnce(ctx, at, limiter, c.String("client"), do); err != nil {
 			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
 				return command.UsageError{Err: err}
+			}
+			if isAbsent(err) && name == "cool-down" {
+				set := rdb.to.Command("set-rate", []string{limiter}, "--create", "--permits N", "--interval D", "--write")
+				return fmt.Errorf("%w; to block one that is not there yet, make it first: %s", absent(limiter, rdb), set)
 			}
 			if isAbsent(err) && name != "set-rate" {
 				return absent(limiter, rdb)

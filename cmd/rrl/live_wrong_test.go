@@ -57,7 +57,8 @@ func TestWhatCannotBeDone(t *testing.T) {
 		"set-rate $well --type both --write":       {command.ExitUsage, `--type "both" is neither`},
 		"set-rate $x --permits 1 --create --write": {command.ExitAbsent, "--permits and --interval set a rate afresh"},
 		"cool-down $well --for -1s --write":        {command.ExitUsage, "--for is above 0"},
-		"release $well --write":                    {command.ExitUsage, "permits"},
+		"release $well --write":                    {command.ExitUsage, "release needs --permits N, the permits to give back"},
+		"cool-down $well --write":                  {command.ExitUsage, "cool-down needs --for D, such as 5m"},
 		"page --listen 0.0.0.0:0":                  {command.ExitUsage, "so it needs a token"},
 		"page --listen :0":                         {command.ExitUsage, "so it needs a token"},
 		"page --listen [::]:0":                     {command.ExitUsage, "so it needs a token"},
@@ -94,4 +95,15 @@ func TestDeleteTellsWhatIsLeft(t *testing.T) {
 	require.NotContains(t, l.ok("delete", name, "--client", "client-1", "--write"), "left:")
 	l.limiter(name, tenAMinute)
 	require.NotContains(t, l.ok("delete", name, "--write"), "left:")
+}
+
+// TestCoolDownOfWhatIsNotThereYet follows the advice.
+func TestCoolDownOfWhatIsNotThereYet(t *testing.T) {
+	l := newLive(t)
+	name := l.base + "robot"
+	_, _, errs := l.run("cool-down", name, "--for", "10m", "--write")
+	_, advice, found := strings.Cut(strings.TrimSpace(errs), "make it first: rrl ")
+	require.True(t, found, errs)
+	l.ok(strings.Fields(strings.NewReplacer("'", "", "permits N", "permits 20", "interval D", "interval 1m").Replace(advice))...)
+	require.Contains(t, l.ok("cool-down", name, "--for", "10m", "--write"), "available 0 of 20; one permit takes 10m00s")
 }

@@ -104,7 +104,22 @@ func OnUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 		flag = strings.TrimLeft(flag, "-")
 		err = fmt.Errorf("%w%s", err, DidYouMean(flag, "--", strings.TrimLeft(cli.SuggestFlag(c.Flags, flag, false), "-")))
 	}
+	if missing := missingFlags(c); strings.HasPrefix(err.Error(), "Required flag") && missing != "" {
+		err = fmt.Errorf("%s needs %s", c.Name, missing)
+	}
 	return UsageError{err}
+}
+
+// missingFlags returns the flags that c must have and has not, each with what it takes: "--for D, such as 5m".
+func missingFlags(c *cli.Command) string {
+	var missing []string
+	for _, f := range c.Flags {
+		if r, ok := f.(cli.RequiredFlag); ok && r.IsRequired() && !f.IsSet() {
+			d := f.(cli.DocGenerationFlag)
+			missing = append(missing, "--"+f.Names()[0]+" "+strings.ReplaceAll(d.GetUsage(), "`", ""))
+		}
+	}
+	return strings.Join(missing, ", and ")
 }
 
 // NoArguments returns a UsageError if c, which takes no arguments, was given some.
