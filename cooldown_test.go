@@ -589,9 +589,7 @@ func TestCoolDownModel(t *testing.T) {
 					must(w.l.Admin().Delete(w.ctx))(rt)
 				}
 			}
-			for rounds < 300 { // rapid would stop after some hours, which pass here
-				proptest.Check(t, round)
-			}
+			proptest.Until(t, func() bool { return rounds >= 300 }, round) // rapid stops after some hours, which pass here
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
@@ -351,7 +351,7 @@ func TestHealthyUseHealsNothing(t *testing.T) {
 		other := w.others(overall(7, time.Second))[0]
 		peer := newWorld(t, w.rdb, WithHook(h.hook())).client
 		defer peer.Close()
-		rng := rand.New(rand.NewPCG(1, 2))
+		rng := proptest.Rand(t)
 		for round := range 60 {
 			var wg sync.WaitGroup
 			for i, l := range []*RateLimiter{w.l, peer.RateLimiter(w.l.Name()), w.l} {

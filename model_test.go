@@ -101,13 +101,11 @@ func TestWindowSafety(t *testing.T) {
 	redistest.NoRace(t, "one caller at a time")
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		total, round := int64(0), 0
-		for total < windowGrants {
-			proptest.Check(t, func(rt *rapid.T) {
-				round++
-				n := windowRound(rt, w, round)
-				total += n
-			})
-		}
+		proptest.Until(t, func() bool { return total >= windowGrants }, func(rt *rapid.T) {
+			round++
+			n := windowRound(rt, w, round)
+			total += n
+		})
 		t.Logf("%d grants in %d rounds", total, round)
 	})
 }

@@ -3,10 +3,10 @@
 package limit
 
 import (
-	"math/rand/v2"
 	"strings"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -48,7 +48,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			const longest, calls = 40, 200_000
 			most := [longest + 1]int64{}
-			random := rand.New(rand.NewPCG(1, 2))
+			random := proptest.Rand(t)
 			s, now := c.a.idle(), int64(1000)
 			grants, newest := [longest]int64{}, now // by instant modulo longest, up to the newest
 			note := func(at, n int64) {

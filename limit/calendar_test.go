@@ -3,12 +3,12 @@
 package limit
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 	_ "time/tzdata"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -68,7 +68,7 @@ func TestPeriods(t *testing.T) {
 // one begins.
 func TestPeriodsFitTogether(t *testing.T) {
 	redistest.NoServer(t)
-	random := rand.New(rand.NewPCG(1, 2))
+	random := proptest.Rand(t)
 	for range redistest.Cases(20_000, 500_000) {
 		q := CalendarQuota{1, Period(1 + random.IntN(3)), zones[random.IntN(len(zones))], 0, time.Duration(random.IntN(86_400)) * time.Second}
 		q.Day = map[Period]int{Day: 0, Week: random.IntN(8), Month: random.IntN(32)}[q.Per]

@@ -5,7 +5,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -296,12 +296,12 @@ func TestBadFleet(t *testing.T) {
 // last change on no more than the bound is granted.
 func TestStateOfOtherParameters(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
-	random := rand.New(rand.NewPCG(11, 12))
 	rates := []Rate{per(7, 3*time.Microsecond), per(1, 20*longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
 	for kind := range changes() {
 		if kind == "calendar quota" {
 			continue
 		}
+		random := proptest.Rand(t)
 		for range redistest.Cases(3, 100) {
 			now := time.UnixMicro(1_790_000_000_000_000)
 			name := redistest.Key(t)

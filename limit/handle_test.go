@@ -5,12 +5,12 @@ package limit
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -139,7 +139,7 @@ func TestAllowAtMost(t *testing.T) {
 // TestAllowAtMostAgrees: in Redis and in this process the same calls at the same instants take the same, alone and together.
 func TestAllowAtMostAgrees(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		random := rand.New(rand.NewPCG(1, 2))
+		random := proptest.Rand(t)
 		for round := range 40 {
 			a := []Algorithm{GCRA{per1(7), 9}, IntervalBucket{per1(7), 9}, FixedWindow{per1(9)}, SlidingLog{per1(9)}, SlidingCounter{per1(9)}}[round%5]
 			now := time.Now()

@@ -4,12 +4,12 @@ package limit
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -19,10 +19,10 @@ import (
 // wrong types, which fail.
 func TestCallsInAJoint(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		ctx, name, draw := t.Context(), redistest.Key(t), rand.New(rand.NewPCG(1, 2))
+		ctx, name := t.Context(), redistest.Key(t)
 		require.NoError(t, rdb.RPush(ctx, name, "neither a string nor a sorted set").Err())
 		for kind, a := range every() {
-			s, now := a.script(), time.UnixMilli(1_700_000_000_000)
+			s, now, draw := a.script(), time.UnixMilli(1_700_000_000_000), proptest.Rand(t)
 			c := &config{clock: func() time.Time { return now }}
 			of := func(keys string) (list []string) {
 				for i := range s.Keys {

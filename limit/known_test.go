@@ -4,12 +4,12 @@ package limit
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -96,7 +96,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 	redistest.NoServer(t)
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
-			random := rand.New(rand.NewPCG(5, 6))
+			random := proptest.Rand(t)
 			now := int64(1_790_000_000_000_000)
 			untrue := now // until when rejections may be untrue
 			truth := a.idle()

@@ -3,11 +3,11 @@
 package limit
 
 import (
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -140,7 +140,7 @@ func TestBoundHoldsWhateverIsSettled(t *testing.T) {
 // above 2.
 func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(how int)) {
 	const longest = 40
-	random, life := rand.New(rand.NewPCG(3, 4)), 0
+	random, life := proptest.Rand(t), 0
 	var list, window []*lateGrant // those that can be settled, and those of the last windows
 	check := func() {
 		now, sum := time.Now(), int64(0)

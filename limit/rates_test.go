@@ -5,11 +5,11 @@ package limit
 import (
 	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -97,7 +97,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 // number of permits, just at it and just above.
 func TestCounterIsExact(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
-	random := rand.New(rand.NewPCG(8, 9))
+	random := proptest.Rand(t)
 	for range redistest.Cases(200, 5000) {
 		interval := longestInterval.Microseconds() - 2*random.Int64N(1_000_000) - 1
 		permits := maxPermits - random.Int64N(1000)

@@ -14,9 +14,13 @@
 # The few tests that failed are run again when all lanes have ended, alone, see
 # tools/again.sh. Both results are printed.
 #
-# RATELIMITER_LONG=1 (`make test-long`) draws all cases of the properties that
-# are long and rare, makes the unit lane look for races, too, and runs the
-# lanes one after another.
+# What tests draw at random, and the order of the tests, is the same in every
+# run, so that a failure has its cause in what was changed. RAPID_SEED=N draws
+# something else.
+#
+# RATELIMITER_LONG=1 (`make test-long`) draws new cases each time, ten times as
+# many of each property and all of those that are long and rare, makes the unit
+# lane look for races, too, and runs the lanes one after another.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -26,7 +30,14 @@ wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
 export GOGC=${GOGC:-400} # the servers in Go and Lua that most tests talk to make much garbage
-[ -z "$long" ] || timeout=60m
+if [ -n "$long" ]; then
+    timeout=60m order=on
+    export RAPID_CHECKS=${RAPID_CHECKS:-1000}
+else
+    export RAPID_SEED=${RAPID_SEED:-1}
+    export RATELIMITER_COMPAT_SEED=${RATELIMITER_COMPAT_SEED:-$RAPID_SEED}
+    order=$RAPID_SEED
+fi
 work=$(mktemp -d)
 columns=() # the process groups of those that run
 trap 'for column in "${columns[@]+"${columns[@]}"}"; do kill -- "-$column" 2>/dev/null; done; rm -rf "$work"' EXIT
@@ -73,7 +84,7 @@ lane() {
     : >"$json"
     echo "$name: $(in_module "$dir" env "${variables[@]}" go version | cut -d' ' -f3), go-redis $(in_module "$dir" env "${variables[@]}" go list -m -f '{{.Version}}' github.com/redis/go-redis/v9)"
     in_module "$dir" env "${variables[@]}" "$gotestsum" --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$json" -- \
-        -shuffle=on -count=1 -timeout="$timeout" "$@" "${packages[@]}"
+        -shuffle="$order" -count=1 -timeout="$timeout" "$@" "${packages[@]}"
     status=$?
     p=$(count pass "$json") f=$(count fail "$json") s=$(count skip "$json")
     skips "$json"

@@ -3,13 +3,13 @@
 package doctor
 
 import (
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/stretchr/testify/require"
 )
@@ -82,10 +82,11 @@ func TestCommandsKeepTheirNames(t *testing.T) {
 		names = append(names, "a"+string([]byte{byte(c)})+"b")
 	}
 	const special = " !\"#$%&'()*+-/:;<=>?@[\\]^_{|}~`a"
+	random := proptest.Rand(t)
 	for range 100 {
-		b := make([]byte, 1+rand.IntN(12))
+		b := make([]byte, 1+random.IntN(12))
 		for i := range b {
-			b[i] = special[rand.IntN(len(special))]
+			b[i] = special[random.IntN(len(special))]
 		}
 		names = append(names, string(b))
 	}

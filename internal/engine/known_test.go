@@ -3,7 +3,6 @@
 package engine_test
 
 import (
-	"math/rand/v2"
 	"strconv"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/redis/go-redis/v9"
@@ -139,7 +139,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 	redistest.NoRace(t, "it takes virtual hours")
 	operations := redistest.Cases(10_000, 300_000)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		random := rand.New(rand.NewPCG(16, 4))
+		random := proptest.Rand(t)
 		w := newWorld(t, testworld.New(t, rdb, redistest.Key(t)))
 		other := newWorld(t, w.server)
 		names := []string{"a", "b", "c"}

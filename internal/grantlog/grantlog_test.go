@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 )
 
 const window = 10 * time.Millisecond
@@ -45,7 +45,7 @@ func TestFullest(t *testing.T) {
 
 // TestMostAgainstASum compares the result with a count of every window that begins with a grant, one by one.
 func TestMostAgainstASum(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
+	r := proptest.Rand(t)
 	for range 2000 {
 		list := make(Grants, r.IntN(12))
 		for i := range list {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -169,7 +170,7 @@ func TestPeekTellsWhatCallersAreTold(t *testing.T) {
 // TestPeekOfRandomStates does the same with states that nobody has thought of.
 func TestPeekOfRandomStates(t *testing.T) {
 	redistest.NoRace(t, "one goroutine at a time")
-	seed := rand.Uint64()
+	seed := proptest.Rand(t).Uint64()
 	for n := range redistest.Cases(100, 5000) {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		s := scene{}
