@@ -55,3 +55,18 @@ func TestNothingIsHealthyUnseen(t *testing.T) {
 		on.stop.Resume()
 	}
 }
+
+// TestWrongTypeIsNoLargeSet shows a limiter whose calls fail: the page says why it does not know what is left.
+func TestWrongTypeIsNoLargeSet(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *site, name string) {
+		for _, suffix := range []string{"value", "permits"} {
+			s.do("del", "{"+name+"}:"+suffix)
+			s.do("rpush", "{"+name+"}:"+suffix, "x")
+			body := s.get("limiter?name=" + name).body
+			require.Contains(t, body, "every call fails: wrong type")
+			require.NotContains(t, body, "too large")
+			require.Contains(t, s.get("limiter?lang=zh&name="+name).body, "每次调用都失败")
+			s.do("del", "{"+name+"}:"+suffix)
+		}
+	})
+}

@@ -46,6 +46,8 @@ func TestWritesAreRefused(t *testing.T) {
 	var log bytes.Buffer
 	logger := WithLogger(slog.New(slog.NewTextHandler(&log, nil)))
 	reads, writes := newSite(t, rdb, logger), newSite(t, rdb, WithWrites(writeToken), logger)
+	const others = "of another program"
+	reads.do("set", "{"+name+others+"}:value", "hello")
 	before := hold(t, rdb, "*"+name+"*")
 	release := []string{"action", "release", "permits", "1", "token", writeToken}
 	for _, c := range []struct {
@@ -81,9 +83,14 @@ func TestWritesAreRefused(t *testing.T) {
 	require.Equal(t, http.StatusBadRequest, p.Code)
 	p = writes.post("change?token="+writeToken+"&name="+url.QueryEscape(name), nil, "action", "release", "permits", "1")
 	require.Equal(t, http.StatusForbidden, p.Code, "a token in the address does not count")
+	for _, form := range [][]string{{"action", "delete", "confirm", name + others}, {"action", "set-rate", "permits", "7", "interval", "2h", "create", "1"}} {
+		p = writes.post(target+url.QueryEscape(others), nil, append(form, "token", writeToken)...)
+		require.Equal(t, http.StatusConflict, p.Code)
+		require.Contains(t, html.UnescapeString(p.body), "it looks like none of ours: nothing in ")
+	}
 	require.Equal(t, before, hold(t, rdb, "*"+name+"*"))
 	require.NotContains(t, log.String(), writeToken)
-	require.Equal(t, 15, strings.Count(log.String(), "a change was rejected"))
+	require.Equal(t, 17, strings.Count(log.String(), "a change was rejected"))
 }
 
 // TestWrites checks that each change is done, is shown before and after, and is logged.

@@ -4,18 +4,12 @@ package ratelimiterpage
 
 import (
 	"fmt"
-	"go/ast"
-	"go/parser"
-	"go/token"
 	"html"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -24,10 +18,8 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -107,23 +99,6 @@ func TestWhatIsBrokenIsMarked(t *testing.T) {
 		s.get("")
 		synctest.Wait()
 		require.Contains(t, s.get("?q="+url.QueryEscape(base)).body, `class="tag bad"`)
-	})
-}
-
-// TestTheListOfAnEmptyRedis shows the first limiter soon after it is made.
-func TestTheListOfAnEmptyRedis(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		if keys := rdb.DBSize(t.Context()).Val(); keys > 0 {
-			t.Skip("others use this Redis")
-		}
-		s, name := newSite(t, rdb), redistest.Key(t)
-		require.Contains(t, s.get("").body, "There is no limiter here.")
-		time.Sleep(time.Second)
-		limiter(t, rdb, name, tenAMinute)
-		time.Sleep(emptyAge)
-		s.get("")
-		synctest.Wait()
-		require.Equal(t, []string{name}, s.get("").names())
 	})
 }
 
@@ -250,131 +225,15 @@ func TestCommandsNameTheRedis(t *testing.T) {
 	require.NotContains(t, err.Error(), "secret")
 }
 
-// sentence finds English beside what is quoted and the commands: three words in a row.
-var (
-	sentence   = regexp.MustCompile(`[A-Za-z']+ [a-z']+ [a-z']+`)
-	noSentence = regexp.MustCompile(`"[^"]*"|(rrl|redis-cli) [^；，、\p{Han}]*`)
-)
-
-// TestChineseOfTheDoctor looks in the source of the doctor for all that it says: each text has a Chinese one, with the same
-// values, that is no English. What acl and drift find is of rrl doctor alone.
-func TestChineseOfTheDoctor(t *testing.T) {
-	texts := map[string]bool{"wait": true, doctor.NoCommand: true}
-	note := func(x ast.Expr) {
-		if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
-			text := redistest.Must(strconv.Unquote(lit.Value))(t)
-			if strings.Contains(text, " ") && regexp.MustCompile("[a-z]{2}").MatchString(text) && !strings.HasPrefix(text, "redis-cli --cluster check") {
-				texts[text] = true
-			}
-		}
-	}
-	for _, name := range redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t) {
-		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "access.go") {
-			continue
-		}
-		ast.Inspect(redistest.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t), func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.CallExpr:
-				if f, ok := n.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "of" {
-					note(n.Args[4])
-				} else if f, ok := n.Fun.(*ast.Ident); ok && strings.Contains("say word add advise", f.Name) {
-					for _, x := range n.Args {
-						note(x)
-					}
-				} else if ok && f.Name == "counted" {
-					texts["%d "+strings.Trim(n.Args[1].(*ast.BasicLit).Value, `"`)] = true
-				}
-			case *ast.AssignStmt:
-				for i, to := range n.Lhs {
-					if f, ok := to.(*ast.SelectorExpr); ok && strings.Contains("Means Java Go", f.Sel.Name) {
-						note(n.Rhs[i])
-					}
-				}
-			}
-			return true
-		})
-	}
-	require.Greater(t, len(texts), 100)
-	verb := regexp.MustCompile(`%(?:\[\d+\])?[sdqv]`)
-	for text := range texts {
-		zh, ok := said[text]
-		require.True(t, ok, "there is no Chinese for %q", text)
-		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
-		require.NotRegexp(t, sentence, noSentence.ReplaceAllString(zh, ""))
-	}
-	for text := range said {
-		require.True(t, texts[text] || text == ", " || text == "; ", "the doctor does not say %q", text)
-	}
-}
-
-// TestSkippedInChinese shows what could not be looked at, and why, as far as it is the doctor that says so. It looks in the
-// source for each check that may not be possible.
-func TestSkippedInChinese(t *testing.T) {
-	source := ""
-	for _, name := range append(redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t), redistest.Must(filepath.Glob("../internal/survey/*.go"))(t)...) {
-		source += string(redistest.Must(os.ReadFile(name))(t))
-	}
-	for _, m := range regexp.MustCompile(`(?:skip\(|Skip\{Check: )"([a-z-]+)"`).FindAllStringSubmatch(source, -1) {
-		require.NotEmpty(t, checkNames[m[1]], m[1])
-	}
-	h := newSite(t, redistest.Client(t)).Handler
-	for format, c := range map[string]struct{ why, want string }{
-		"only the first %d limiters were looked at": {"only the first 3 limiters were looked at", "只检查了前 3 个限流器"},
-		"the set of %d members is too large, or grows faster than it can be read": {
-			"the set of 7 members is too large, or grows faster than it can be read", "集合有 7 个成员，过大，或增长太快来不及读取"},
-		"the %d members were changed while they were read, for %v: with the permits left they may be from %d below to %d above the rate": {
-			"the 7 members were changed while they were read, for 3ms: with the permits left they may be from 2 below to 1 above the rate",
-			"读取用了 3ms，期间这 7 个成员有变动：它们与剩余许可之和比速率最多少 2 个，最多多 1 个"},
-		"the keys of %q change their types faster than they can be read": {
-			`the keys of "a" change their types faster than they can be read`, `"a" 的键的类型变化太快，来不及读取`},
-		"%d names cannot be read; the first is %w": {`2 names cannot be read; the first is "a": EOF`, `有 2 个名字无法读取；第一个是 "a": EOF`},
-		"no reply within %v":                       {"no reply within 1.5s", "1.5s 内没有响应"},
-		"shards of the ring are down":              {"shards of the ring are down: 1 of 3", "环的 3 个分片中有 1 个停机"},
-		"func oneLine(err error) string":           {"NOPERM no", "NOPERM no"},
-	} {
-		require.Contains(t, source, format)
-		r := &doctor.Report{Skipped: []doctor.Skip{{Check: "find", Limiter: "a", Node: "n:1", Why: c.why}}}
-		require.Equal(t, []string{"查找 a n:1: " + c.want}, h.reportOf(&pageView{Lang: "zh"}, r, false).Skipped)
-		require.Equal(t, []string{"find a n:1: " + c.why}, h.reportOf(&pageView{Lang: "en"}, r, false).Skipped)
-	}
-}
-
-// TestFindingsInChinese has limiters with findings of many checks, whose values are in Chinese, too.
-func TestFindingsInChinese(t *testing.T) {
-	rdb, ctx := redistest.Client(t), t.Context()
-	s, base := newSite(t, rdb), redistest.Key(t)
-	do := s.do
-	for check, c := range map[string]struct {
-		broken func(name, value, permits string)
-		want   string
-	}{
-		"surplus":    {func(_, value, _ string) { do("set", value, 500) }, "剩余 500 个，集合中 2 个，比速率 10 多 492 个许可"},
-		"stuck":      {func(_, value, permits string) { do("set", value, 0); do("del", permits) }, "10 个许可中剩余 0 个，没有在用的"},
-		"value":      {func(_, value, _ string) { do("del", value) }, "没有剩余许可的值，而 10 个许可中有 2 个在用"},
-		"malformed":  {func(name, _, _ string) { do("hset", name, "rate", "x") }, `rate 的值是 "x"`},
-		"remains":    {func(name, _, _ string) { do("del", name) }, "留下的键有 1 个成员，永不过期"},
-		"wrong-type": {func(_, _, permits string) { do("del", permits); do("lpush", permits, 1) }, "的类型是 list，应为 zset"},
-		"layouts":    {func(_, _, permits string) { do("zadd", permits, 1, "x") }, "（未知版本），1 个"},
-		"other-type": {func(name, _, _ string) { do("hset", name, "type", 1) }, "却留有 OVERALL 的键，其中有 1 个成员"},
-		"writers":    {func(string, string, string) {}, "1 个成员由 Go 写入；哈希由 Redisson 3.38.0 及以后或 Go 写入"},
-	} {
-		name := base + check
-		limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: time.Hour}, 2)
-		c.broken(name, "{"+name+"}:value", "{"+name+"}:permits")
-		r := redistest.Must(s.doctorOf().Limiter(ctx, name))(t)
-		var found []string
-		for _, f := range r.Findings {
-			x := s.finding(&pageView{Lang: "zh"}, f)
-			if f.Check == check {
-				found = append(found, x.Found)
-			}
-			for _, text := range []string{x.Found, x.Fix, x.Means, x.Java, x.Go} {
-				require.NotRegexp(t, sentence, noSentence.ReplaceAllString(text, ""), text)
-				require.NotContains(t, text, "%!")
-			}
-			require.Equal(t, survey.Visible(f.Found), s.finding(&pageView{Lang: "en"}, f).Found)
-		}
-		require.Len(t, found, 1, check)
-		require.Contains(t, found[0], c.want)
-	}
+// TestCommandsRunAsTheyStand checks the commands that a page gives to copy: of a PER_CLIENT limiter only a client can be watched, and
+// a name may look like a flag.
+func TestCommandsRunAsTheyStand(t *testing.T) {
+	rdb := redistest.Client(t)
+	s, name := newSite(t, rdb), redistest.Key(t)
+	of := " --redis redis://" + rdb.Options().Addr + "/0 --user default"
+	limiter(t, rdb, name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour}, 1)
+	p := s.get("limiter?name=" + name)
+	require.Contains(t, p.body, "<code>rrl inspect "+name+of+" --clients</code>")
+	require.NotContains(t, p.body, "<code>rrl watch")
+	require.Contains(t, s.get("limiter?name="+name+"&client=c").body, "<code>rrl watch "+name+of+" --client c</code>")
 }

@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -20,10 +18,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -313,61 +308,6 @@ func TestLanguages(t *testing.T) {
 		require.Contains(t, p.body, "lang=en")
 		require.Contains(t, s.get("?lang=zh").body, `href="limiter?lang=zh&amp;name=`, "a language that was chosen stays")
 	})
-}
-
-// TestChineseIsWhole checks that each text of the templates and of the program has a Chinese one with the same verbs.
-func TestChineseIsWhole(t *testing.T) {
-	used := map[string]bool{}
-	find := func(glob string, patterns ...string) {
-		names := redistest.Must(filepath.Glob(glob))(t)
-		for _, name := range names {
-			if strings.HasSuffix(name, "_test.go") {
-				continue
-			}
-			text := redistest.Must(os.ReadFile(name))(t)
-			for _, p := range patterns {
-				for _, m := range regexp.MustCompile(p).FindAllStringSubmatch(string(text), -1) {
-					used[m[1]] = true
-				}
-			}
-		}
-	}
-	find("templates/*.html", `[({]t "([^"]+)"`)
-	find("*.go", `\bt\("([^"]+)"`)
-	find("../internal/view/*.go", `\bsay\("([^"]+)"`)
-	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits"} {
-		used[role] = true
-	}
-	for _, x := range tabs {
-		used[x.title] = true
-	}
-	for _, a := range actions {
-		used[a.title] = true
-	}
-	for _, m := range survey.Marks {
-		used[m] = true
-	}
-	for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
-		if y.Writers() != "Go" {
-			used[y.Writers()] = true
-		}
-	}
-	require.Greater(t, len(used), 100)
-	verb := regexp.MustCompile(`%(?:\[\d+\])?(?:04)?[sdx]`)
-	for text := range used {
-		zh, ok := chinese[text]
-		require.True(t, ok, "there is no Chinese for %q", text)
-		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
-	}
-	for _, check := range doctor.Checks() {
-		e, ok := explained[check]
-		require.True(t, ok, check)
-		require.NotEmpty(t, e.means)
-		require.NotEmpty(t, e.java)
-		require.NotEmpty(t, e.golang)
-		require.NotEmpty(t, checkNames[check], check)
-	}
-	require.Len(t, explained, len(doctor.Checks()))
 }
 
 func TestOptionsAreChecked(t *testing.T) {

@@ -63,18 +63,6 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-func TestRedisAway(t *testing.T) {
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	addr := ln.Addr().String()
-	require.NoError(t, ln.Close())
-	code, out, errs := rrl(t, "ls", "--redis", "redis://user:secret@"+addr)
-	require.Equal(t, command.ExitDown, code)
-	require.Empty(t, out)
-	require.Regexp(t, `^rrl: the Redis at \S+, database 0 does not answer: .*refused \(.*\)\n$`, errs)
-	require.NotContains(t, errs, "secret")
-	(&live{T: t, url: "http://x"}).ends(command.ExitUsage, "invalid Redis URL", "ls") // the environment is asked, too
-}
-
 // TestCtrlC checks that a signal ends a command that waits for Redis, with one clear line and the exit code of a shell.
 func TestCtrlC(t *testing.T) {
 	redistest.NoServer(t)
@@ -95,17 +83,12 @@ func TestCtrlC(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for args, wants := range map[string][]string{
-		"":       {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
-		"--help": {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
-		"help":   {"doctor", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted."},
-	} {
+	for _, args := range []string{"", "--help", "help"} {
 		code, out, errs := rrl(t, strings.Fields(args)...)
 		require.Equal(t, command.ExitOK, code)
 		require.Empty(t, errs)
-		for _, want := range wants {
-			require.Contains(t, out, want)
-		}
+		require.Contains(t, out, "doctor")
+		require.Contains(t, out, "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 there is no such limiter, 4 Redis cannot be reached, 130 interrupted.")
 	}
 }
 

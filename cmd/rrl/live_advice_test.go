@@ -339,30 +339,3 @@ func (b *sickbed) requireHealed(who string, fewer bool) {
 	require.LessOrEqual(redistest.Final(b.T), granted, int64(10))
 	require.True(b, fewer || granted == 10, "%d granted", granted)
 }
-
-// TestSweepFindsWhatIsBroken checks that the doctor of all limiters finds those that are no longer like one.
-func TestSweepFindsWhatIsBroken(t *testing.T) {
-	redistest.NeedReal(t) // INFO
-	l := newLive(t)
-	for what, args := range map[string][]any{"no rate": {"hdel", "rate"}, "no type": {"hdel", "type"}, "string": {"set", "x"}, "list": {"rpush", "x"}} {
-		name := l.base + what
-		l.limiter(name, tenAMinute)
-		if args[0] != "hdel" {
-			l.do("del", name)
-		}
-		l.do(args[0], name, args[1])
-	}
-	got := map[string]string{}
-	for _, f := range values[struct {
-		Findings []struct{ Check, Severity, Limiter, Found string }
-	}](t, l.ends(exitSick, "", "doctor", "--match", l.base+"*", "--json"))[0].Findings {
-		if f.Limiter != "" {
-			got[strings.TrimPrefix(f.Limiter, l.base)] += f.Check + " " + f.Severity + ": " + f.Found
-		}
-	}
-	require.Equal(t, map[string]string{
-		"no rate": "malformed critical: the hash has no rate", "no type": "malformed critical: the hash has no type",
-		"string": fmt.Sprintf("wrong-type critical: %q is a string, not a hash", l.base+"string"),
-		"list":   fmt.Sprintf("wrong-type critical: %q is a list, not a hash", l.base+"list"),
-	}, got)
-}

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/base64"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,24 +17,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
-
-// An output is what a command writes while it runs.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
 
 // TestWatchersOutliveARestart restarts the server that watch and top look at. They say that it does not reply, and go on.
 func TestWatchersOutliveARestart(t *testing.T) {
@@ -46,9 +26,9 @@ func TestWatchersOutliveARestart(t *testing.T) {
 	l.limiter(l.base, tenAMinute)
 	l.Setenv("REDIS_URL", l.url)
 	ctx, cancel := context.WithCancel(t.Context())
-	outs, done := map[string]*output{}, make(chan int)
+	outs, done := map[string]*redistest.Log{}, make(chan int)
 	for _, args := range []string{"watch orders", "watch orders --json", "top", "top --json"} {
-		out := &output{}
+		out := new(redistest.Log)
 		outs[args] = out
 		go func() {
 			done <- run(ctx, append(append([]string{"rrl"}, strings.Fields(args)...), "--every", "100ms"), out, out)

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,40 +48,13 @@ func TestEveryLiveCommand(t *testing.T) {
 		if name != "export" { // which writes a rule file
 			requireSchema(t, name, out)
 		}
-		away := append(args, "--redis", "redis://127.0.0.1:1")
-		require.True(t, strings.HasPrefix(l.ends(command.ExitDown, "nothing listens there", away...), "rrl: "), name)
+		away := append(args, "--redis", "redis://user:secret@127.0.0.1:1")
+		require.Regexp(t, `^rrl: the Redis at 127.0.0.1:1, database 0 does not answer: .*refused \(nothing listens there; check host and port\)\n$`, l.ends(command.ExitDown, "", away...), name)
 		_, out, _ = l.run(append(away, "--json")...)
 		require.Equal(t, command.ExitDown, values[jsonError](t, out)[0].ExitCode, name)
 		requireSchema(t, name, out)
 		(&live{T: t}).ends(command.ExitUsage, "set REDIS_URL", args...)
+		(&live{T: t, url: "http://x"}).ends(command.ExitUsage, "invalid Redis URL", args...)
 		l.ends(command.ExitUsage, "no-such-flag", name, "--no-such-flag")
-	}
-}
-
-// TestShardsOfARing checks that each shard of a go-redis Ring can be looked at, and its limiters changed, by the URL of
-// that shard: the limiters of a ring are each on one of them.
-func TestShardsOfARing(t *testing.T) {
-	redistest.NeedReal(t)
-	a, b := redistest.Start(t, "--appendonly", "yes"), redistest.Start(t, "--appendonly", "yes")
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": a.Addr(), "b": b.Addr()}})
-	t.Cleanup(func() { _ = ring.Close() })
-	l := &live{T: t, rdb: ring}
-	names := strings.Fields("n0 n1 n2 n3 n4 n5 n6 n7 n8 n9")
-	for _, n := range names {
-		l.limiter(n, tenAMinute)
-	}
-	var seen []string
-	for _, s := range []*redistest.Server{a, b} {
-		l.url = "redis://" + s.Addr()
-		for _, o := range values[jsonLimiter](t, l.ok("ls", "--json")) { // each shard has some
-			require.EqualValues(t, 4, *o.Available)
-			l.ok("release", o.Name, "--permits", "6", "--write")
-			seen = append(seen, o.Name)
-		}
-		l.ok("doctor")
-	}
-	require.ElementsMatch(t, names, seen)
-	for _, n := range names {
-		require.EqualValues(t, "10", ring.Get(t.Context(), "{"+n+"}:value").Val(), "the ring sees the change")
 	}
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
@@ -221,7 +220,7 @@ type look struct {
 	found string
 }
 
-// TestStates changes limiters step by step, and looks at each state.
+// TestStates changes limiters step by step, and looks at each state; TestAdvice of rrl has those that are malformed.
 func TestStates(t *testing.T) {
 	const s, m, h = time.Second, time.Minute, time.Hour
 	type acts = []act
@@ -251,16 +250,6 @@ func TestStates(t *testing.T) {
 			{acts{value("-0")}, "value", Critical, `the value is "-0"`},
 			{acts{value("")}, "value", Critical, `the value is ""`},
 			then(healthy, value(7)),
-		},
-		"malformed": {
-			{acts{rate(0), hash("rate", "0")}, "malformed", Critical, `rate is "0"`},
-			{acts{rate(0), hash("rate", "many")}, "malformed", Critical, `rate is "many"`},
-			{acts{rate(0), hash("interval", "-1")}, "malformed", Critical, `interval is "-1"`},
-			{acts{rate(0), hash("type", "7")}, "malformed", Critical, `type is "7"`},
-			{acts{rate(0), hash("keepAliveTime", "1.5")}, "malformed", Critical, `keepAliveTime is "1.5"`},
-		},
-		"wrong type": {
-			{acts{rate(0), func(w *ward) { w.do(redisDo("set", w.key("permits"), "x")) }}, "wrong-type", Critical, "{NAME}:permits.*is a string, not a zset"},
 		},
 		"shared keys": {
 			then(healthy, rate(0)),
@@ -347,12 +336,6 @@ func TestStates(t *testing.T) {
 	}
 }
 
-func TestNoLimiter(t *testing.T) {
-	w := newWard(t)
-	_, err := (&Doctor{Survey: survey.New(w.rdb)}).Limiter(w.ctx, w.name)
-	require.ErrorIs(t, err, permit.ErrNotInitialized)
-}
-
 // TestLayouts has members of two layouts, which some versions of Redisson read together. Ours is read by the first and the third group
 // of versions.
 func TestLayouts(t *testing.T) {
@@ -400,17 +383,6 @@ func TestSlowClock(t *testing.T) {
 	require.Contains(t, list[0].Found, "before it")
 	p.later = p.main
 	require.Empty(t, p.clock())
-}
-
-func TestCoolDown(t *testing.T) {
-	w := newWard(t)
-	client := clienttest.New(t, w.rdb)
-	defer client.Close()
-	l := client.RateLimiter(w.name)
-	require.NoError(t, l.SetRate(w.ctx, ratelimiter.Rate{Permits: 3, Interval: time.Minute}))
-	require.Empty(t, w.findings("cool-down"))
-	require.NoError(t, l.CoolDown(w.ctx, time.Now().Add(time.Hour), ratelimiter.Reopen(time.Minute)))
-	w.finds("cool-down", Info, "^a cool-down for another .*then re-opening until.*\nrrl lift NAME --write\n")
 }
 
 func TestSlotInACluster(t *testing.T) {

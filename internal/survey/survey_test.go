@@ -4,7 +4,6 @@ package survey
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -308,20 +307,6 @@ func TestReadOfOtherTypes(t *testing.T) {
 	require.Len(t, redistest.Must(New(rdb).Read(ctx, name, ""))(t).Fields, 3)
 }
 
-// TestPeekOfNothing checks what no caller can ask for; peek_test.go has what callers are told.
-func TestPeekOfNothing(t *testing.T) {
-	rdb := redistest.Client(t)
-	name := redistest.Key(t)
-	peek := func(n int64) error {
-		_, err := redistest.Must(New(rdb).Read(t.Context(), name, ""))(t).Peek(n)
-		return err
-	}
-	require.ErrorIs(t, peek(1), permit.ErrNotInitialized)
-	set(t, rdb, name, "0", 10, 1000)
-	require.ErrorIs(t, peek(11), permit.ErrPermitsExceedRate)
-	require.ErrorIs(t, peek(0), permit.ErrInvalidArgument)
-}
-
 func TestFindSaysWhichNodeIsAway(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1, DialerRetries: 1})
 	defer rdb.Close()
@@ -330,19 +315,6 @@ func TestFindSaysWhichNodeIsAway(t *testing.T) {
 	var node *NodeError
 	require.True(t, errors.As(errs[0], &node))
 	require.Equal(t, "127.0.0.1:1", node.Node)
-}
-
-// TestMarksExpireWhenTheyAreSpent checks that a grant which acquire found ahead of its clock has expired an interval after
-// that, whatever its score.
-func TestMarksExpireWhenTheyAreSpent(t *testing.T) {
-	seen := time.UnixMilli(1_700_000_000_000)
-	raw := "\x10~t~\x04\x00\x00\x00" + string(binary.BigEndian.AppendUint64(nil, uint64(seen.UnixMilli()))[2:]) + "xyz\x04\x00\x00\x00"
-	for _, ahead := range []time.Duration{500 * time.Millisecond, time.Hour} {
-		m := memberOf(redis.Z{Score: float64(seen.Add(ahead).UnixMilli()), Member: raw})
-		require.Equal(t, byte('t'), m.Mark())
-		require.False(t, m.Expired(seen.Add(999*time.Millisecond), time.Second))
-		require.True(t, m.Expired(seen.Add(time.Second), time.Second))
-	}
 }
 
 // TestReplicasAreNotRead: a cluster's client that sends what only reads to a replica finds what the masters have, also where the
