@@ -24,6 +24,12 @@ type side interface {
 	do(operation, name string, args ...any) string
 }
 
+// The types of limiters in the words of both sides.
+const (
+	overall   = "OVERALL"
+	perClient = "PER_CLIENT"
+)
+
 // The errors in the words of both sides.
 const (
 	notInitialized  = "!not initialized"
