@@ -119,20 +119,6 @@ func TestGrantOfATryIsNotTheirsWhoAreAskedFor(t *testing.T) {
 	})
 }
 
-// TestWaitersAskAgainWhenAGrantGoesBack checks that a refund makes the waiters ask again, because the refunded
-// permits may be enough for them.
-func TestWaitersAskAgainWhenAGrantGoesBack(t *testing.T) {
-	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.delay(time.Second)
-		ctx := w.leaving(500 * time.Millisecond)
-		go func() { _, _ = w.l.Allow(ctx, 4) }()
-		w.at(600 * time.Millisecond)
-		w.delay(0)
-		require.NoError(t, w.l.Acquire(w.ctx, 10))
-		require.Equal(t, time.Second, w.elapsed())
-	}, recheck(time.Hour))
-}
-
 // TestReleaseWhileTheWaitersAreAskedFor checks that a release is not missed when the reply to the waiters, which
 // predates the release, is still in flight.
 func TestReleaseWhileTheWaitersAreAskedFor(t *testing.T) {

@@ -222,20 +222,6 @@ func TestContextEndsTheWaitForRedis(t *testing.T) {
 	})
 }
 
-// TestCloseDuringAnOutage checks that Close ends the probing.
-func TestCloseDuringAnOutage(t *testing.T) {
-	inWorld(t, overall(1, time.Minute), func(t *testing.T, w *world) {
-		w.granted(1)
-		w.p.Cut(testworld.Rejected)
-		errs := make(chan error, 1)
-		go func() { errs <- w.l.Acquire(w.ctx, 1) }()
-		w.at(5500 * time.Millisecond)
-		w.close()
-		require.ErrorIs(t, <-errs, permit.ErrClosed)
-		require.Equal(t, 5500*time.Millisecond, w.elapsed())
-	})
-}
-
 // TestLocalFaultIsNoOutage checks that an exhausted connection pool does not start an outage. It is a local
 // fault, and other requests may still be sent.
 func TestLocalFaultIsNoOutage(t *testing.T) {

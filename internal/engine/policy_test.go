@@ -374,21 +374,6 @@ func TestLocalEarlyRejection(t *testing.T) {
 	}, rejectEarly)
 }
 
-// TestLocalCallerAlone checks that a caller with neither a timeout nor a cancellable context, which flies its own
-// request, is served from the local quota as well.
-func TestLocalCallerAlone(t *testing.T) {
-	inWorld(t, overall(4, time.Second), func(t *testing.T, w *world) {
-		l := w.l.on(localQuota(overall(4, time.Second), 2))
-		w.granted(4)
-		w.p.Cut(testworld.Lost)
-		require.NoError(t, l.Acquire(w.ctx, 1))
-		begun, _ := w.l.Health().Since()
-		require.Equal(t, time.Second, time.Since(begun))
-		time.Sleep(1250 * time.Millisecond) // the flight of the queue wakes up and finds no waiters
-		w.idle()
-	})
-}
-
 // TestServedByTheServerAfterAll checks that a caller that waits for a local quota when the server comes back is
 // served by the server, and that its outcome is not marked as degraded.
 func TestServedByTheServerAfterAll(t *testing.T) {

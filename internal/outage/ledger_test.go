@@ -223,23 +223,6 @@ func TestShareKeepsTheGap(t *testing.T) {
 	}
 }
 
-// TestFailOpenTakesNothing checks that FailOpen ignores the local quota and observes a cool-down.
-func TestFailOpenTakesNothing(t *testing.T) {
-	s, p := NewLedger(overall(1, time.Second)), &Policy{Kind: FailOpen}
-	now := time.Now()
-	for range 10 {
-		at, _, err := s.When(p, 100, now, now)
-		require.NoError(t, err)
-		require.False(t, at.After(now))
-		s.Take(p, 100, now)
-	}
-	require.True(t, s.Empty(now))
-	s.NoteCoolDown(now.Add(time.Minute))
-	at, _, err := s.When(p, 1, now, now)
-	require.NoError(t, err)
-	require.Equal(t, now.Add(time.Minute), at)
-}
-
 // TestLearnOfCoolDowns checks what a ledger learns of cool-downs from replies. A wait longer than an interval means
 // a cool-down, a reply that allows more ends it, and a reply decided before the cool-down began says nothing about
 // it.

@@ -3,9 +3,7 @@
 package redistest
 
 import (
-	"context"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,32 +13,6 @@ import (
 )
 
 func TestMain(m *testing.M) { Main(m) }
-
-func TestLaneRunsOnItsOwnServer(t *testing.T) {
-	NeedReal(t)
-	info, err := Client(t).Info(t.Context(), "server").Result()
-	require.NoError(t, err)
-	assert.Equal(t, Lane() == valkeyLane, strings.Contains(info, "server_name:valkey"), info)
-}
-
-func TestUnknownLanePanics(t *testing.T) {
-	t.Setenv("RATELIMITER_LANE", "memcached")
-	assert.Panics(t, func() { Lane() })
-}
-
-func TestRunSleepsInVirtualTime(t *testing.T) {
-	real := time.Now()
-	Run(t, func(t *testing.T, rdb *redis.Client) {
-		name, start := Key(t), time.Now()
-		for range 60 {
-			require.NoError(t, rdb.Incr(t.Context(), name).Err())
-			time.Sleep(time.Minute)
-		}
-		assert.Equal(t, time.Hour, time.Since(start))
-		assert.Equal(t, "60", rdb.Get(t.Context(), name).Val())
-	})
-	assert.Less(t, time.Since(real), time.Minute)
-}
 
 func TestRunTimeAndTTLsFollowTheBubble(t *testing.T) {
 	if !TTLsAreVirtual() {
@@ -60,33 +32,6 @@ func TestRunTimeAndTTLsFollowTheBubble(t *testing.T) {
 	})
 }
 
-func TestRunWithManyGoroutinesAndAPeer(t *testing.T) {
-	Run(t, func(t *testing.T, rdb *redis.Client) {
-		name, done := Key(t), make(chan error)
-		peer := Peer(t, rdb)
-		for i := range 500 {
-			client := rdb
-			if i%2 == 1 {
-				client = peer
-			}
-			go func() {
-				time.Sleep(time.Duration(i%7) * time.Second)
-				done <- client.Incr(context.Background(), name).Err()
-			}()
-		}
-		for range 500 {
-			require.NoError(t, <-done)
-		}
-		assert.Equal(t, "500", peer.Get(t.Context(), name).Val())
-	})
-}
-
-func TestClientTTLsPass(t *testing.T) {
-	ctx, rdb, name := t.Context(), Client(t), Key(t)
-	require.NoError(t, rdb.Set(ctx, name, 1, 20*time.Millisecond).Err())
-	assert.Eventually(t, func() bool { return rdb.Exists(ctx, name).Val() == 0 }, time.Minute, 5*time.Millisecond)
-}
-
 func TestKeysAreUniqueAndDeleted(t *testing.T) {
 	ctx, rdb := t.Context(), Client(t)
 	mine, other := Key(t), Key(t)
@@ -103,52 +48,6 @@ func TestKeysAreUniqueAndDeleted(t *testing.T) {
 		assert.Equal(t, int64(0), rdb.Exists(ctx, inner, "{"+inner+"}:value").Val())
 	}
 	assert.Equal(t, int64(1), rdb.Exists(ctx, other).Val())
-}
-
-// TestServerDiesAndReturns kills, stops, restarts and pauses a server, outside of a bubble and within one. It keeps its address and its
-// data.
-func TestServerDiesAndReturns(t *testing.T) {
-	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	addr, ctx := s.Addr(), t.Context()
-	once := func(o *redis.Options) { o.MaxRetries, o.DialerRetries, o.ReadTimeout = -1, 1, 50*time.Millisecond }
-	hurried, rdb := s.Client(t, once), s.Client(t, func(o *redis.Options) { o.ReadTimeout = time.Minute })
-	require.NoError(t, rdb.Set(ctx, "kept", 1, 0).Err())
-	for _, end := range []func(){s.Kill, s.Stop, func() {}} { // at last it restarts while it runs
-		end()
-		s.Restart()
-		assert.Equal(t, addr, s.Addr())
-		assert.Equal(t, "1", rdb.Get(ctx, "kept").Val())
-	}
-	s.Kill()
-	require.Error(t, hurried.Ping(ctx).Err())
-	Run(t, func(t *testing.T, _ *redis.Client) {
-		start := time.Now()
-		time.Sleep(time.Hour)
-		s.Restart()
-		require.NoError(t, s.Client(t).Ping(t.Context()).Err())
-		assert.InDelta(t, time.Hour, time.Since(start), float64(time.Minute))
-	})
-	s.Pause()
-	require.Error(t, hurried.Ping(ctx).Err())
-	s.Resume()
-	require.NoError(t, rdb.Ping(ctx).Err())
-	s.Pause() // and let the cleanup end the server
-}
-
-func TestClusterServesEverySlot(t *testing.T) {
-	c := StartCluster(t)
-	rdb := c.Client(t)
-	ctx := t.Context()
-	require.Len(t, c.Nodes(), 3)
-	for i := range 100 {
-		name := Key(t)
-		require.NoError(t, rdb.Set(ctx, name, i, 0).Err())
-	}
-	for _, node := range c.Nodes() {
-		assert.Positive(t, node.Client(t).DBSize(ctx).Val())
-	}
-	c.Nodes()[1].Restart() // its slots come back from nodes.conf
-	assert.Eventually(t, func() bool { return rdb.Set(ctx, "a", 1, 0).Err() == nil }, time.Minute, 20*time.Millisecond)
 }
 
 // TestLanesOfATest checks that a test is skipped in the lanes that are not its own and nowhere else, and in a long
