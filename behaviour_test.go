@@ -19,7 +19,7 @@ import (
 // which Redisson's own script returns something else, and fails if we return that.
 
 // Redisson fails forever with "attempt to perform arithmetic on a nil value" (issues 4680, 2987).
-func TestRow01_ValueShortWithEmptySet(t *testing.T) {
+func TestNothingInUseMeansEverythingIsFree(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for i, v := range []any{0, 3, -7, "garbage", "2.5", "nan"} {
 			require.NoError(t, w.rdb.Del(w.ctx, w.permitsKey()).Err())
@@ -37,7 +37,7 @@ func TestRow01_ValueShortWithEmptySet(t *testing.T) {
 }
 
 // After a lost reply the call is sent again and returns what the first one was granted.
-func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
+func TestReplayReturnsWhatWasGranted(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		send := func(id permit.ID, permits, n int64, b permit.Batch) permit.Reply {
 			b.ID, b.Runs = id, []permit.Run{{Permits: permits, Count: n}}
@@ -75,7 +75,7 @@ func TestRow02_ReplayAnswersWhatWasGranted(t *testing.T) {
 }
 
 // Redisson allows a second full burst.
-func TestRow03_ValueEvicted(t *testing.T) {
+func TestEvictedValueIsRebuilt(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(7)
 		w.at(400 * time.Millisecond)
@@ -90,7 +90,7 @@ func TestRow03_ValueEvicted(t *testing.T) {
 }
 
 // In Redisson five lost replies turn 10/s into 5/s for good.
-func TestRow04_LeakedCapacityComesBack(t *testing.T) {
+func TestLostPermitsComeBack(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		w.setValue(2) // five permits are lost
@@ -155,7 +155,7 @@ func TestRow04_LeakedCapacityComesBack(t *testing.T) {
 }
 
 // In Redisson the wait is that of the oldest member, whatever n is.
-func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
+func TestWaitUntilAllPermitsAreFree(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for i := range 10 {
 			w.at(time.Duration(i) * 50 * time.Millisecond)
@@ -189,7 +189,7 @@ func TestRow05_WaitUntilAllPermitsAreFree(t *testing.T) {
 }
 
 // Redisson reclaims everything at once, which blocks Redis for 85 ms at 100,000 members.
-func TestRow07_ReclaimIsBounded(t *testing.T) {
+func TestReclaimIsBounded(t *testing.T) {
 	inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
 		w.fill(0, 4000)
 		w.setValue(0)
@@ -211,7 +211,7 @@ func TestRow07_ReclaimIsBounded(t *testing.T) {
 }
 
 // In Redisson the permits come back a second time when their member expires (issues 7329, 7342).
-func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
+func TestReleaseTakesTheNewestGrants(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(4)
 		w.at(300 * time.Millisecond)
@@ -250,7 +250,7 @@ func TestRow09_ReleaseTakesTheNewest(t *testing.T) {
 
 // Redisson 4.4.0 leaves all members, and each one that expires frees a permit that the lower rate does not
 // have: up to the old rate within one interval.
-func TestRow18_LowerRateKeepingState(t *testing.T) {
+func TestKeepStateWithALowerRate(t *testing.T) {
 	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
 		for i := range 50 {
 			w.at(time.Duration(i) * 10 * time.Millisecond)
@@ -337,7 +337,7 @@ func TestRow18_LowerRateKeepingState(t *testing.T) {
 // These are the rows of docs/compatibility.md about arguments and settings.
 
 // Redisson writes, drops the TTL, and returns 15 at a rate of 10.
-func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
+func TestAvailablePermitsOnlyReads(t *testing.T) {
 	inWorld(t, Rate{Permits: 10, Interval: time.Second, KeepAlive: time.Hour}, func(t *testing.T, w *world) {
 		w.available(10)
 		require.EqualValues(t, -1, w.value(), "created by a read")
@@ -369,7 +369,7 @@ func TestRow08_AvailablePermitsOnlyReads(t *testing.T) {
 }
 
 // In Redisson tryAcquire(0), (−5) and (2³²+1) corrupt the state.
-func TestRow10_PermitsOutOfRange(t *testing.T) {
+func TestPermitsOutOfRange(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		sent := count(w.rdb)
@@ -397,7 +397,7 @@ func TestRow10_PermitsOutOfRange(t *testing.T) {
 }
 
 // Redisson accepts a rate of 0 or less, and fails in DECRBY from 1e17 on.
-func TestRow11_RatesOutOfRange(t *testing.T) {
+func TestRatesOutOfRange(t *testing.T) {
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {
 		sent := count(w.rdb)
 		for _, r := range []Rate{
@@ -450,7 +450,7 @@ func TestRow11_RatesOutOfRange(t *testing.T) {
 }
 
 // Redisson leaves the keys of the other type.
-func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
+func TestSetRateDeletesBothTypes(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		exists := func(typ RateType) int64 {
 			return w.rdb.Exists(w.ctx, w.l.redis.Keys.Value[typ], w.l.redis.Keys.Permits[typ]).Val()
@@ -486,7 +486,7 @@ func TestRow12_SetRateDeletesBothTypes(t *testing.T) {
 // These are the rows of docs/compatibility.md about clocks, waiters and clients.
 
 // In Redisson a client whose clock is 60 s fast makes the others wait for 61 s.
-func TestRow13_ScoreInTheFuture(t *testing.T) {
+func TestScoreAheadOfTheClock(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		for range 5 {
 			w.put(60*time.Second, grant(2))
@@ -530,7 +530,7 @@ func TestRow13_ScoreInTheFuture(t *testing.T) {
 
 // The default clock is that of Redis, whatever the clock of this process shows. In a bubble with a real server
 // it shows the year 2000.
-func TestRow13_ClockOfRedis(t *testing.T) {
+func TestClockIsThatOfRedis(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		w := newWorld(t, rdb)
@@ -551,7 +551,7 @@ func TestRow13_ClockOfRedis(t *testing.T) {
 }
 
 // In Redisson release, setRate and delete wake nobody.
-func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
+func TestLocalWaitersWakeAtOnce(t *testing.T) {
 	type outcome struct {
 		ok  bool
 		err error
@@ -591,7 +591,7 @@ func TestRow14_LocalWaitersWakeAtOnce(t *testing.T) {
 }
 
 // Alibaba Cloud's proxy rejects scripts that keep key names in locals (issues 2754, 3325, 3900).
-func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
+func TestScriptsNameTheirKeys(t *testing.T) {
 	for _, s := range allScripts() {
 		require.NoError(t, redistest.LiteralKeys(s.Src), s.Name)
 		require.NotContains(t, s.Src, "struct.", s.Name)
@@ -612,7 +612,7 @@ func TestRow15_TypeIsToldNotGuessed(t *testing.T) {
 }
 
 // In Redisson the keys of a client that is gone live forever.
-func TestRow17_ClientKeysExpire(t *testing.T) {
+func TestClientKeysExpire(t *testing.T) {
 	perClient := func(interval time.Duration) Rate { return Rate{Type: PerClient, Permits: 2, Interval: interval} }
 	live := func(w *world, want time.Duration) {
 		w.t.Helper()

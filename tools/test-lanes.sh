@@ -255,7 +255,9 @@ run_valkey() {
 # those of root and scripts about the state in Redis and the replies of servers, on the oldest and the newest. And the scripts
 # by the rules of Lua 5.4. Each server is counted by itself.
 run_servers() {
-    local bin version versions=() packages=". ./scripts" some="-short -run=Row|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
+    local bin version versions=() packages=". ./scripts" some
+    local state="NothingInUse|Replay|Evicted|LostPermits|WaitUntil|Reclaim|AvailablePermitsOnly|ReleaseTakes|OutOfRange|SetRateDeletes|AheadOfTheClock|ClockIs|WakeAtOnce|NameTheirKeys|KeepState"
+    some="-short -run=$state|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
     local callers="SharedAgree|AgreeOnLarge|Inspect|TrySetRate|SetRateAndUpdateRate|ExpireFamily|ExpireAt|LiftWakes|CoolDownUntil"
     [ -z "$long" ] || packages="./... $programs" some=
     if ! tools/servers.sh; then
