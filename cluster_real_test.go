@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -306,26 +305,6 @@ func TestRingLosesAShard(t *testing.T) {
 		return err == nil && !a.Granted
 	})
 	require.Equal(t, 5, granted, "no second burst")
-}
-
-// The limiters of a shard share one outage, whatever their names, and those of another shard have another one.
-func TestOutageOfAShardOfARing(t *testing.T) {
-	rdb := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1", "b": "127.0.0.1:2", "c": "127.0.0.1:3"},
-		HeartbeatFrequency: time.Hour})
-	defer func() { require.NoError(t, rdb.Close()) }()
-	c := newClient(t, rdb)
-	defer func() { require.NoError(t, c.Close()) }()
-	healths, shards := map[*redis.Client]*outage.Health{}, map[*outage.Health]bool{}
-	for i := range 1000 {
-		l := c.RateLimiter(fmt.Sprint(i))
-		shard := must(rdb.GetShardClientForKey(l.redis.Keys.Hash))(t)
-		if healths[shard] == nil {
-			healths[shard] = l.handle.Health()
-		}
-		require.Same(t, healths[shard], l.handle.Health())
-		shards[l.handle.Health()] = true
-	}
-	require.Len(t, shards, 3)
 }
 
 // A pipelines is a hook that counts the pipelines that a redis client sends, the scripts in them, and those of the

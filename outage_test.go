@@ -165,16 +165,6 @@ func TestObserver(t *testing.T) {
 	}, WithHook(h.hook()))
 }
 
-// TestOutagePolicyOfTheClient checks that a Client returns the policy that its limiters follow.
-func TestOutagePolicyOfTheClient(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}) // nothing is ever sent
-	defer rdb.Close()
-	require.Equal(t, FailClosed(), newClient(t, rdb).OutagePolicy())
-	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalQuota(overall(5, time.Second), 3)} {
-		require.Equal(t, p, newClient(t, rdb, WithOutagePolicy(p)).OutagePolicy())
-	}
-}
-
 // A server is killed and started again under load, for each policy. The test checks what is granted in the
 // meantime, how often Redis is probed, that it grants again, and what is left behind.
 func TestPoliciesWhileTheServerIsAway(t *testing.T) {
@@ -480,48 +470,6 @@ func TestCrowdIsNoOutage(t *testing.T) {
 		require.Zero(t, granted.Load(), name)
 		require.Zero(t, wrong.Load(), name)
 		require.Empty(t, w.began, name)
-	}
-}
-
-// TestSlowDialIsNoOutage has connections that take long to be made, as where the resolver of names is slow: nothing is sent in
-// the meantime. A connection that nobody accepts is an outage.
-func TestSlowDialIsNoOutage(t *testing.T) {
-	var slow, refuse atomic.Bool
-	w := newCrowded(t, func(o *redis.Options) {
-		o.DialTimeout = 20 * time.Second
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if refuse.Load() {
-				return nil, &net.OpError{Op: "dial", Net: network, Err: errors.New("connection refused")}
-			}
-			if slow.Load() {
-				select {
-				case <-time.After(4 * time.Second):
-				case <-ctx.Done():
-					return nil, ctx.Err()
-				}
-			}
-			return new(net.Dialer).DialContext(ctx, network, addr)
-		}
-	})
-	l := w.usedUp(t, "far")
-	slow.Store(true)
-	killAll := func() {
-		require.NoError(t, w.s.Client(t).Do(context.Background(), "CLIENT", "KILL", "TYPE", "normal").Err())
-	}
-	killAll()
-	var wg sync.WaitGroup
-	for range 8 {
-		wg.Go(func() {
-			r, err := l.Allow(context.Background(), 1)
-			assert.False(t, r.Granted, "%v", err)
-		})
-	}
-	wg.Wait()
-	require.Empty(t, w.began)
-	refuse.Store(true)
-	killAll()
-	for len(w.began) == 0 {
-		_, _ = l.Allow(context.Background(), 1)
 	}
 }
 
