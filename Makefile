@@ -35,7 +35,7 @@ bench: ## this library beside Redisson and others, into benchmarks/run.out; BENC
 	@cd benchmarks && go test -run '^$$' -bench '$(or $(BENCH),.)' -benchtime 0.3s -timeout 0 -rounds $(or $(ROUNDS),5) . | tee run.out
 
 api: ## writes the exported names of each public package into its testdata/api.txt
-	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' . ./limit/... ./httplimit/... ./metricname ./ratelimiterpage ./ratelimitertest ./wire
+	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' .
 
 compat-report: ## writes the docs/compatibility-matrix.md from a run of all Redisson versions
 	@compat_test/prepare.sh

@@ -20,40 +20,46 @@ import (
 // apiFile holds the exported names of a package, in the package's folder.
 const apiFile = "testdata/api.txt"
 
-// API compares what the package in the working directory exports with its testdata/api.txt, so that a change of
-// the public names is seen in review. With RATELIMITER_API=write, as `make api` sets it, API writes the file.
+// API compares what each public package of the module in the working directory exports with its testdata/api.txt, so that a
+// change of the public names is seen in review. With RATELIMITER_API=write, as `make api` sets it, API writes the files.
 func API(t testing.TB) {
 	t.Helper()
 	NoServer(t)
 	NoRace(t, "it lists names")
-	got := apiOf(importDir(t))
-	if os.Getenv("RATELIMITER_API") == "write" {
-		require.NoError(t, os.MkdirAll(filepath.Dir(apiFile), 0o755))
-		require.NoError(t, os.WriteFile(apiFile, []byte(got), 0o644))
-		return
+	for dir, pkg := range publicPackages(t) {
+		file, got := filepath.Join(dir, apiFile), apiOf(pkg)
+		if os.Getenv("RATELIMITER_API") == "write" {
+			require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+			require.NoError(t, os.WriteFile(file, []byte(got), 0o644))
+			continue
+		}
+		want := Must(os.ReadFile(file))(t)
+		require.Equal(t, string(want), got, "%s: if the change is meant, run make api and commit the file", dir)
 	}
-	want := Must(os.ReadFile(apiFile))(t)
-	require.Equal(t, string(want), got, "if the change is meant, run make api and commit the file")
 }
 
-// importDir returns the types of the package in the working directory, as the compiler exports them.
-func importDir(t testing.TB) *types.Package {
+// publicPackages returns the packages that others can import, by their folders, as the compiler exports them.
+func publicPackages(t testing.TB) map[string]*types.Package {
 	t.Helper()
-	files, self := map[string]string{}, ""
-	out := goCommand(t, ".", nil, "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}} {{not .DepOnly}}", ".")
-	for line := range strings.Lines(out) {
-		f := strings.Split(strings.TrimSpace(line), " ")
-		require.Len(t, f, 3, line)
-		files[f[0]] = f[1]
-		if f[2] == "true" {
-			self = f[0]
+	dirs, files := map[string]string{}, map[string]string{} // by import path
+	list := []string{"list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}"}
+	for line := range strings.Lines(goCommand(t, ".", nil, "list", "-f", "{{if .GoFiles}}{{.ImportPath}} {{.Name}} {{.Dir}}{{end}}", "./...")) {
+		f := strings.SplitN(strings.TrimSpace(line), " ", 3)
+		if f[1] != "main" && !strings.Contains(f[0]+"/", "/internal/") {
+			dirs[f[0]], list = f[2], append(list, f[0])
 		}
 	}
-	pkg, err := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) {
-		return os.Open(files[path])
-	}).Import(self)
-	require.NoError(t, err)
-	return pkg
+	require.NotEmpty(t, dirs)
+	for line := range strings.Lines(goCommand(t, ".", nil, list...)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), " ")
+		files[path] = file
+	}
+	from := importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	packages := map[string]*types.Package{}
+	for path, dir := range dirs {
+		packages[dir] = Must(from.Import(path))(t)
+	}
+	return packages
 }
 
 // apiOf returns the exported names of a package with their types, one line for each constant, variable, function,
