@@ -204,7 +204,7 @@ var writeToken = strings.Repeat("write", 4)
 // serve serves the page of a Redis below a prefix, and returns its address.
 func serve(t *testing.T, rdb *redis.Client, opts ...ratelimiterpage.Option) string {
 	t.Helper()
-	h, err := ratelimiterpage.New(rdb, append([]ratelimiterpage.Option{ratelimiterpage.WithTitle("orders-redis:6379")}, opts...)...)
+	h, err := ratelimiterpage.New(rdb, append([]ratelimiterpage.Option{ratelimiterpage.WithTitle("orders-redis")}, opts...)...)
 	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.Handle("/ops/limiters/", h)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -302,29 +303,40 @@ func TestAStreamEndsInABrowser(t *testing.T) {
 	require.Empty(t, eval[string](b, `said.join("")`))
 }
 
-// TestPictures looks at each kind of page once more, and takes the pictures of the documentation.
+// TestPictures looks at each kind of page once more, while callers wait, and takes the pictures of the documentation.
 func TestPictures(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := client(t, s)
 	fill(t, rdb, 10_000)
 	demo(t, rdb, "orders:create")
+	c := clienttest.New(t, rdb, ratelimiter.WithClientID("pod-4b1d"))
+	defer func() { _ = c.Close() }()
+	ctx, leave := context.WithCancel(t.Context())
+	var waiters sync.WaitGroup
+	defer waiters.Wait()
+	defer leave()
+	for i := range 24 {
+		waiters.Go(func() { _ = c.RateLimiter("orders:create").Acquire(ctx, int64(5+i%4)) })
+	}
 	b := open(t, serve(t, rdb), 1180, 700)
+	b.visit(limiterURL("orders:create"))
+	b.until(`document.querySelectorAll("svg rect.java").length > 5 && Number(document.querySelector("#left").innerText) < 9`)
 	b.visit("?q=api&sort=wait")
 	b.until(`document.querySelector("#count").innerText.endsWith("of 4")`)
-	b.visit("?sort=wait")
+	b.visit("")
 	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken th .tag.bad")`)
-	b.until(`!document.querySelector("#found").hidden`)
+	b.until(`!document.querySelector("#found").hidden && document.querySelectorAll("tbody th a")[1].innerText === "orders:create"`) // behind one whose calls fail
 	b.picture("page-list.png", 1180, 620)
 	b.visit(limiterURL("orders:create"))
-	b.until(`document.querySelectorAll("svg rect.java").length > 5`)
-	b.picture("page-limiter.png", 1180, 760)
+	b.until(`document.querySelector("#past") && document.querySelectorAll("svg polyline").length > 0`) // of the hour, once there are two samples
+	b.picture("page-limiter.png", 1180, 780)
 	b.dark(true)
-	b.picture("page-limiter-dark.png", 1180, 760)
+	b.picture("page-limiter-dark.png", 1180, 780)
 	b.visit("doctor")
 	b.until(`document.querySelector("#verdict")`)
 	b.picture("page-doctor-dark.png", 1180, 620)
 	b.dark(false)
-	b.visit("?lang=zh&sort=wait")
+	b.visit("?lang=zh")
 	b.until(`document.querySelectorAll("#live tbody tr").length === 50`)
 	b.picture("page-list-zh-360px.png", 360, 700)
 }

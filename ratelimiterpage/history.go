@@ -15,6 +15,7 @@ import (
 
 const (
 	historyKept  = time.Hour
+	historyLeast = time.Minute     // that is drawn
 	historyEvery = 5 * time.Second // between two samples that are kept
 	historyMost  = 100             // limiters, of which each takes 24 bytes a sample: 17 KB
 	historyWorst = 20              // limiters of each list that are among them
@@ -70,8 +71,9 @@ func (h *history) add(r *view.Row) {
 
 func (p *past) last() int64 { return p.samples[len(p.samples)-1].at }
 
-// A pastView draws an hour: how much of the rate was used, and how many callers waited.
+// A pastView draws what is kept: how much of the rate was used, and how many callers waited.
 type pastView struct {
+	Span          string // from the left to the right
 	Used, Waiting string // points of lines; empty for nothing
 	Most          string // callers at the top of the picture
 	Text          string
@@ -85,19 +87,20 @@ func (h *history) view(v *pageView, key feedKey, now time.Time) *pastView {
 	if p == nil || len(p.samples) < 2 {
 		return nil
 	}
-	begin, most, wait := now.Add(-historyKept).Unix(), int32(0), int32(0)
+	span := min(max(historyLeast, now.Sub(time.Unix(p.samples[0].at, 0))), historyKept)
+	begin, most, wait := now.Add(-span).Unix(), int32(0), int32(0)
 	for _, s := range p.samples {
 		most, wait = max(most, s.waiting), max(wait, s.wait)
 	}
 	var used, waiting strings.Builder
 	for i, s := range p.samples {
-		x := timelineWide * float64(s.at-begin) / historyKept.Seconds()
+		x := timelineWide * float64(s.at-begin) / span.Seconds()
 		if x < 0 {
 			continue
 		}
 		if i > 0 && s.at-p.samples[i-1].at > 60 { // nobody looked: the lines fall to the ground
 			for _, at := range []int64{p.samples[i-1].at, s.at} {
-				gap := fmt.Sprintf("%.1f,%.0f ", timelineWide*float64(at-begin)/historyKept.Seconds(), timelineHigh)
+				gap := fmt.Sprintf("%.1f,%.0f ", timelineWide*float64(at-begin)/span.Seconds(), timelineHigh)
 				used.WriteString(gap)
 				waiting.WriteString(gap)
 			}
@@ -105,7 +108,7 @@ func (h *history) view(v *pageView, key feedKey, now time.Time) *pastView {
 		fmt.Fprintf(&used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
 		fmt.Fprintf(&waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
 	}
-	o := &pastView{Used: used.String(), Most: v.number(int64(most)),
+	o := &pastView{Span: survey.Brief(span.Round(time.Second)), Used: used.String(), Most: v.number(int64(most)),
 		Text: v.t("Since %[1]s, as far as somebody looked: at most %[2]s callers waited, and a new caller up to %[3]s.", v.clock(time.Unix(p.samples[0].at, 0)), v.number(int64(most)),
 			survey.Brief(max(0, time.Duration(wait)*time.Millisecond)))}
 	if most > 0 {

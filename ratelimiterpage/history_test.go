@@ -17,7 +17,7 @@ import (
 // TestTheLastHour draws what was read of a limiter that somebody watched: one sample in five seconds, for an hour.
 func TestTheLastHour(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *site, name string) {
-		require.NotContains(t, s.get("limiter?name="+name).body, "The last hour", "there is one sample")
+		require.NotContains(t, s.get("limiter?name="+name).body, "History", "there is one sample")
 		if !redistest.TTLsAreVirtual() {
 			return // the clock of a server does not follow that of the bubble
 		}
@@ -26,7 +26,7 @@ func TestTheLastHour(t *testing.T) {
 		v.leave()
 		p := s.get("limiter?name=" + name)
 		require.Contains(t, p.body, "at most 0 callers waited, and a new caller up to 0.")
-		require.Contains(t, p.body, `<polyline class="past-used" points="`)
+		require.Contains(t, p.body, `<polyline class="past-used" points="480.0,`, "twenty seconds are a third of the least that is drawn")
 		require.Len(t, s.history.of[feedKey{name, ""}].samples, 5)
 		time.Sleep(time.Hour + 20*time.Second)
 		s.get("limiter?name=" + name)
@@ -54,6 +54,7 @@ func TestHistoryIsBounded(t *testing.T) {
 	require.Len(t, h.of[feedKey{"7", ""}].samples, 721)
 	o := h.view(&pageView{Lang: "en"}, feedKey{"7", ""}, at)
 	require.Equal(t, "199", o.Most)
+	require.Equal(t, "1h00m", o.Span)
 	require.True(t, strings.HasSuffix(o.Used, "720.0,0.0 "), o.Used[len(o.Used)-40:])
 	require.Contains(t, o.Text, "at most 199 callers waited, and a new caller up to 1m00s")
 }
