@@ -31,3 +31,9 @@ func every() map[string]Algorithm {
 		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 3, Warmup: 4 * time.Second},
 	}
 }
+
+// WithClock makes the limiter use the clock now.
+func WithClock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
+
+// EveryAlgorithm is each algorithm, with parameters that do not divide.
+var EveryAlgorithm = every

@@ -5,14 +5,17 @@ package otelratelimiter
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/sdk/metric"
 )
 
 func TestDecisions(t *testing.T) {
@@ -42,4 +45,18 @@ func TestEvents(t *testing.T) {
 	for _, name := range []string{"httplimit.client.unread", "httplimit.client.unsettled"} {
 		require.Equal(t, map[string]float64{"": 1}, w.points(name))
 	}
+}
+
+// firstPart makes all limiters of a kind one policy.
+func firstPart(limiter string) string {
+	name, _, _ := strings.Cut(limiter, ":")
+	return name
+}
+
+func BenchmarkHook(b *testing.B) {
+	clienttest.BenchmarkHook(b, redistest.Must(NewHook(WithMeterProvider(metric.NewMeterProvider(metric.WithReader(metric.NewManualReader()))), WithPolicies(firstPart)))(b))
+}
+
+func TestHookAllocates(t *testing.T) {
+	clienttest.RequireNoAllocations(t, redistest.Must(NewHook(newWorld(t, WithPolicies(firstPart)).options...))(t))
 }

@@ -221,14 +221,9 @@ func TestSpanIsLinkedToTheSharedCall(t *testing.T) {
 
 // callSpans is a hook of the redis client that keeps the spans under which it would trace calls.
 type callSpans struct {
+	redistest.Passing
 	mu  sync.Mutex
 	ids map[trace.SpanID]bool
-}
-
-func (c *callSpans) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (c *callSpans) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
 }
 
 func (c *callSpans) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

@@ -5,13 +5,16 @@ package prometheusratelimiter
 import (
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
@@ -39,4 +42,18 @@ func TestEvents(t *testing.T) {
 	w.has(`httplimit_client_throttled_total{banned="true",reason="90018",scope=""} 1`, `httplimit_client_unread_total 1`, `httplimit_client_unsettled_total 1`)
 	_, err := Events(w.reg)
 	require.Error(t, err, "registered twice")
+}
+
+// firstPart makes all limiters of a kind one policy.
+func firstPart(limiter string) string {
+	name, _, _ := strings.Cut(limiter, ":")
+	return name
+}
+
+func BenchmarkHook(b *testing.B) {
+	clienttest.BenchmarkHook(b, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(b))
+}
+
+func TestHookAllocates(t *testing.T) {
+	clienttest.RequireNoAllocations(t, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(t))
 }

@@ -4,14 +4,24 @@ package main
 
 import (
 	"bytes"
+	"crypto/sha1"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -97,4 +107,81 @@ func TestVersion(t *testing.T) {
 	require.Equal(t, command.ExitOK, code)
 	require.Regexp(t, `^rrl \S.* `+runtime.Version()+` `+runtime.GOOS+`/`+runtime.GOARCH+`\nratelimiter \S+\ngo-redis v9\.\S+\n`, out)
 	require.Empty(t, errs)
+}
+
+// TestGateway checks that rrl gateway becomes rrl-gateway, with its arguments, and says how to get it.
+func TestGateway(t *testing.T) {
+	if os.Getenv("RRL_TEST_PROGRAM") != "" {
+		rrl(t, "gateway", "ca", "--ca-dir", "x y")
+		t.Fatal("it came back")
+	}
+	dir := t.TempDir()
+	t.Setenv("PATH", dir)
+	const pkg = "cmd/rrl-gateway"
+	(&live{T: t}).ends(command.ExitUsage, "go install github.com/goredisson/ratelimiter/"+pkg+"@latest, or in a clone go run ./"+pkg, "gateway", "--help")
+	require.DirExists(t, "../../"+pkg)
+
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "rrl-gateway"), []byte("#!/bin/sh\necho $0 \"$@\"\n"), 0o700))
+	cmd := exec.Command(os.Args[0], "-test.run", "^TestGateway$")
+	cmd.Env = append(os.Environ(), "RRL_TEST_PROGRAM=1")
+	require.Contains(t, string(redistest.Must(cmd.Output())(t)), "rrl-gateway ca --ca-dir x y\n")
+}
+
+// TestScripts checks that the scripts which rrl prints are those that Redis gets, under the SHA-1 that it knows them by.
+func TestScripts(t *testing.T) {
+	none := &live{T: t}
+	list := none.ok("scripts")
+	shas := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(list), "\n")[1:] {
+		words := strings.Fields(line)
+		require.Len(t, words, 4, line)
+		shas[words[0]] = words[1]
+		text := none.ok("scripts", words[0])
+		sum := sha1.Sum([]byte(text))
+		require.Equal(t, words[1], hex.EncodeToString(sum[:]), words[0])
+		require.NotContains(t, text, "--#use", words[0])
+	}
+	require.Contains(t, shas, "gcra")
+
+	rdb := redistest.Client(t)
+	c := clienttest.New(t, rdb)
+	defer func() { _ = c.Close() }()
+	l := c.RateLimiter(redistest.Key(t))
+	require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 1, Interval: time.Minute}))
+	require.NoError(t, l.Acquire(t.Context(), 1))
+	exist := redistest.Must(rdb.ScriptExists(t.Context(), shas["acquire"], shas["set_rate"]).Result())(t)
+	require.Equal(t, []bool{true, true}, exist)
+}
+
+// hostile holds sequences that a terminal would obey, in both of their forms, characters that end a line or turn the
+// text around, and a byte that is not text. hostileVisible is how it has to look.
+const (
+	hostile        = "a\x1b[2J\u009b31m\x07\r\n\u202eb\x7f\xff"
+	hostileVisible = `a\x1b[2J\u009b31m\a\r\n\u202eb\x7f\xff`
+)
+
+// requireVisible checks that out has only printable characters and ends of lines.
+func requireVisible(t *testing.T, out string) {
+	t.Helper()
+	at := strings.IndexFunc(out, func(r rune) bool { return r != '\n' && !strconv.IsPrint(r) })
+	require.Negative(t, at, "%q", out)
+}
+
+func TestVisible(t *testing.T) {
+	require.Equal(t, hostileVisible, visible(hostile))
+	for _, text := range []string{"", "orders", "42", `\`, "限流器 ▁█ …", "\ufffd"} {
+		require.Equal(t, text, visible(text))
+	}
+	require.Equal(t, `cut off \x1b[2J`, oneLine(errors.New("cut\n off\t\x1b[2J ")))
+}
+
+func TestEncodeJSON(t *testing.T) {
+	var out bytes.Buffer
+	in := map[string]string{"text": hostile + "\U000e0001<限>"}
+	require.NoError(t, term.EncodeJSON(&out, in))
+	requireVisible(t, out.String())
+	var back map[string]string
+	require.NoError(t, json.Unmarshal(out.Bytes(), &back))
+	require.Equal(t, strings.ToValidUTF8(in["text"], "\ufffd"), back["text"])
+	require.Error(t, term.EncodeJSON(&out, func() {}))
 }

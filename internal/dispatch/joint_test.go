@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -256,4 +257,17 @@ func TestJointText(t *testing.T) {
 	_, _, err = part([]any{int64(-1), nil})
 	require.Equal(t, redis.Nil, err)
 	require.False(t, strings.Contains(src, "@"))
+}
+
+func TestSource(t *testing.T) {
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	files := fstest.MapFS{
+		"scripts/a.lua":        file("-- a: does it.\n\nlocal x\ndo\n  --#use twice\nend\n--#use twice\nreturn x -- --#use is no use here\n"),
+		"scripts/shared/twice": file("never"),
+		"scripts/b.lua":        file("--#use nothing\n"),
+	}
+	files["scripts/shared/twice.lua"] = file("x = 1\n\nx = 2\n")
+	require.Equal(t, "-- a: does it.\n\nlocal x\ndo\n  x = 1\n\n  x = 2\nend\nx = 1\n\nx = 2\nreturn x -- --#use is no use here\n", Source(files, "a"))
+	require.PanicsWithError(t, "ratelimiter: the script b: open scripts/shared/nothing.lua: file does not exist", func() { Source(files, "b") })
+	require.Panics(t, func() { Source(files, "c") })
 }

@@ -13,21 +13,19 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
 
 // A forger replies to scripts in place of Redis. It sends its replies one after another, and then fails.
-type forger struct{ replies []any }
+type forger struct {
+	redistest.Passing
+	replies []any
+}
 
 var errNoReply = errors.New("no reply is left")
-
-func (f *forger) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (f *forger) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
 
 func (f *forger) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {

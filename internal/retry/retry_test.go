@@ -3,6 +3,7 @@
 package retry
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -106,5 +107,17 @@ func TestPause(t *testing.T) {
 		tries.Pause(closed, nil)
 		tries.Pause(nil, closed)
 		require.Zero(t, time.Since(before))
+	})
+}
+
+func TestSleep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		begin := time.Now()
+		require.NoError(t, Sleep(ctx, 2*time.Second))
+		require.Equal(t, 2*time.Second, time.Since(begin))
+		require.ErrorIs(t, Sleep(ctx, 2*time.Second), context.DeadlineExceeded)
+		require.Equal(t, 3*time.Second, time.Since(begin), "it ends with the context")
 	})
 }

@@ -14,11 +14,9 @@ import (
 )
 
 // A meddler calls write after each page of members that a client reads.
-type meddler struct{ write func() }
-
-func (m meddler) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (m meddler) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
+type meddler struct {
+	redistest.Passing
+	write func()
 }
 
 func (m meddler) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
@@ -66,7 +64,7 @@ func TestCompleteWhileOthersWrite(t *testing.T) {
 			do("set", "{"+key+"}:value", 97_000)
 			n := 0
 			reader := redistest.Client(t)
-			reader.AddHook(meddler{func() {
+			reader.AddHook(meddler{write: func() {
 				if n++; n < 6 {
 					write(do, key, now)
 				}
@@ -96,7 +94,7 @@ func TestBoundsOfWhatIsSettled(t *testing.T) {
 	do("set", "{"+key+"}:value", 73_000-2) // 2 are lost
 	settled := false
 	reader := redistest.Client(t)
-	reader.AddHook(meddler{func() {
+	reader.AddHook(meddler{write: func() {
 		if !settled {
 			m := rdb.ZRevRangeWithScores(ctx, "{"+key+"}:permits", 700, 700).Val()[0]
 			raw := m.Member.(string)

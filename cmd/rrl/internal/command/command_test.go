@@ -3,8 +3,10 @@
 package command
 
 import (
+	"errors"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/httplimit/rulefile"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,4 +19,11 @@ func TestDistance(t *testing.T) {
 		require.Equal(t, c.want, Distance(c.a, c.b), "%q %q", c.a, c.b)
 		require.Equal(t, c.want, Distance(c.b, c.a), "%q %q", c.b, c.a)
 	}
+}
+
+// TestLines: each mistake of a rule file has a line of its own, and any other error is one line.
+func TestLines(t *testing.T) {
+	_, err := rulefile.Parse([]byte("rules:\n  - {nam: a}\n  - {limit: b}\n"))
+	require.Regexp(t, `^rulefile: line 2: rules\[0\]\.nam: [^\n]*\n  line 3: rules\[1\]\.limit: [^\n]*$`, lines(err))
+	require.Equal(t, "one two", lines(errors.New("one\n two")))
 }
