@@ -23,8 +23,13 @@ type guava struct {
 	most      float64 // permits that can be stored
 	coolDown  float64 // µs of not being used that store one
 	threshold float64 // stored permits above which taking them takes longer: the warm-up
-	slope     float64 // µs by which each permit above it takes longer; 0 when stored ones are free
-	warms     bool
+	below     float64 // µs that each of the others takes: 0 of a SmoothBursty
+	slope     float64 // µs by which each permit above the threshold takes longer
+}
+
+// parameters returns what the script of both takes.
+func (g guava) parameters() []any {
+	return []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}
 }
 
 // carries reports whether the fraction of a µs is carried over to the next call instead of truncated.
@@ -131,9 +136,6 @@ func (s *guavaState) take(q demand, _ epoch) decision {
 
 // storedWait returns how long it takes to take that many of the stored permits, in µs.
 func (g guava) storedWait(stored, taken float64) float64 {
-	if !g.warms {
-		return 0
-	}
 	us, above := 0., stored-g.threshold
 	if above > 0 {
 		fromAbove := min(above, taken)
@@ -141,7 +143,7 @@ func (g guava) storedWait(stored, taken float64) float64 {
 		us = g.whole(float64(fromAbove*length) / 2)
 		taken -= fromAbove
 	}
-	return us + g.whole(float64(g.stable*taken))
+	return us + g.whole(float64(g.below*taken))
 }
 
 func (g guava) permitTime(above float64) float64 { return g.stable + float64(above*g.slope) }

@@ -39,13 +39,14 @@ type SmoothBursty struct {
 	MaxBurst time.Duration
 }
 
-var smoothBurstyScript = script("smooth_bursty", 1, 6)
+var smoothScript = script("smooth", 1, 10)
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond
 	// MaxBurst.Seconds() rounds twice: of 1.118s it is not the 1.118 that a Java program has.
 	burst := float64(a.MaxBurst.Microseconds()) / 1e6
-	return guava{stable: stable, most: float64(burst * a.PermitsPerSecond), coolDown: stable}
+	most := float64(burst * a.PermitsPerSecond)
+	return guava{stable: stable, most: most, coolDown: stable, threshold: most}
 }
 
 // Bound implements [Algorithm].
@@ -57,12 +58,9 @@ func (a SmoothBursty) Bound(window time.Duration, n int64) int64 {
 // Largest implements [Algorithm].
 func (a SmoothBursty) Largest() int64 { return a.guava().largest() }
 
-func (a SmoothBursty) check() error             { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
-func (a SmoothBursty) script() *dispatch.Script { return smoothBurstyScript }
-func (a SmoothBursty) parameters() []any {
-	g := a.guava()
-	return []any{g.stable, g.most}
-}
+func (a SmoothBursty) check() error                     { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
+func (a SmoothBursty) script() *dispatch.Script         { return smoothScript }
+func (a SmoothBursty) parameters() []any                { return a.guava().parameters() }
 func (a SmoothBursty) reserves() bool                   { return true }
 func (a SmoothBursty) idle() state                      { return a.guava().idle() }
 func (a SmoothBursty) stored(text string) (state, bool) { return a.guava().text(text) }

@@ -33,8 +33,6 @@ type SmoothWarmingUp struct {
 	ColdFactor float64
 }
 
-var smoothWarmingUpScript = script("smooth_warming_up", 1, 9)
-
 func (a SmoothWarmingUp) guava() guava {
 	factor := a.ColdFactor
 	if factor == 0 {
@@ -46,7 +44,7 @@ func (a SmoothWarmingUp) guava() guava {
 	threshold := float64(0.5*warmup) / stable
 	most := threshold + float64(2*warmup)/(stable+cold)
 	return guava{stable: stable, most: most, coolDown: warmup / most, threshold: threshold,
-		slope: (cold - stable) / (most - threshold), warms: true}
+		below: stable, slope: (cold - stable) / (most - threshold)}
 }
 
 // Bound implements [Algorithm].
@@ -63,11 +61,8 @@ func (a SmoothWarmingUp) check() error {
 	}
 	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
 }
-func (a SmoothWarmingUp) script() *dispatch.Script { return smoothWarmingUpScript }
-func (a SmoothWarmingUp) parameters() []any {
-	g := a.guava()
-	return []any{g.stable, g.most, g.coolDown, g.threshold, g.slope}
-}
+func (a SmoothWarmingUp) script() *dispatch.Script         { return smoothScript }
+func (a SmoothWarmingUp) parameters() []any                { return a.guava().parameters() }
 func (a SmoothWarmingUp) reserves() bool                   { return true }
 func (a SmoothWarmingUp) idle() state                      { return a.guava().idle() }
 func (a SmoothWarmingUp) stored(text string) (state, bool) { return a.guava().text(text) }

@@ -1,5 +1,5 @@
 -- SPDX-License-Identifier: Apache-2.0
--- smooth_warming_up: takes permits as Guava's SmoothWarmingUp does.
+-- smooth: takes permits as Guava's SmoothBursty and SmoothWarmingUp do.
 --
 -- Guava's arithmetic, operation for operation: doubles, kept with all their digits, and waits truncated to
 -- whole us. If permits come less than 10 us apart nothing is truncated: the fraction of a us is carried over.
@@ -15,14 +15,15 @@
 -- ARGV[4]   permits that can be stored
 -- ARGV[5]   us without use that store one
 -- ARGV[6]   stored permits above which each takes longer
--- ARGV[7]   us by which each permit above takes longer than the one below
--- ARGV[8]   an instant in us before the call was first sent if it may have run before, 0 if none is known
--- ARGV[9]   now in us; without it, or if it is empty, this server's TIME
+-- ARGV[7]   us that each of the others takes: 0 of a SmoothBursty
+-- ARGV[8]   us by which each permit above takes longer than the one below
+-- ARGV[9]   an instant in us before the call was first sent if it may have run before, 0 if none is known
+-- ARGV[10]  now in us; without it, or if it is empty, this server's TIME
 -- Returns   {now, state before, how many of each were granted}
 --           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
 --           {-2} the state is malformed
 
-local now, since, id = tonumber(ARGV[9]), tonumber(ARGV[8]), ARGV[2]
+local now, since, id = tonumber(ARGV[10]), tonumber(ARGV[9]), ARGV[2]
 --#use now
 local value = redis.call('GET', KEYS[1]) or ''
 --#use ran_before
@@ -31,7 +32,7 @@ if again then
 end
 
 local stable, most, cool = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local threshold, slope = tonumber(ARGV[6]), tonumber(ARGV[7])
+local threshold, below, slope = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 local stored, ticket, at, part = most, now, now, 0
 if state ~= '' then
   stored, ticket, at, part = string.match(state, '^(%S+) (%d+) (%d+) (%S+)$')
@@ -70,9 +71,9 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
       rest = spent - from_above
     end
     if stable < 10 then
-      us = part + (us + stable * rest) + (n - spent) * stable
+      us = part + (us + below * rest) + (n - spent) * stable
     else
-      us = us + math.floor(stable * rest) + math.floor((n - spent) * stable)
+      us = us + math.floor(below * rest) + math.floor((n - spent) * stable)
     end
     ticket, part = ticket + math.floor(us), us % 1
     stored = stored - spent
