@@ -63,8 +63,9 @@ func (s *arrival) see(now int64) (ahead int64, back bool) {
 			s.us -= s.owedAt - now // what is owed stays the same
 		}
 	} else if back = s.us-now > ceilDiv(s.full+s.flow, s.flow); back {
-		// More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
-		s.us, s.part = now+s.full/s.flow, s.full%s.flow
+		// More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
+		most := s.full + s.flow - 1
+		s.us, s.part = now+most/s.flow, most%s.flow
 	}
 	ahead = (s.us-now)*s.flow + s.part
 	s.note(now, ahead)

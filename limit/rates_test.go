@@ -177,3 +177,35 @@ func FuzzParseRate(f *testing.F) {
 		require.Equal(t, r, again)
 	})
 }
+
+// TestAClockPutBackBringsNothing tests that a bucket which has granted all that it may at an instant grants nothing more at that
+// instant when the clock is put back, also if permits come in within a microsecond.
+func TestAClockPutBackBringsNothing(t *testing.T) {
+	ctx, rdb, r := t.Context(), redistest.Client(t), per(7, 3*time.Microsecond)
+	for kind, a := range map[string]Algorithm{
+		"gcra": GCRA{r, 6}, "debt bucket": DebtBucket{r, 6, 3}, "leaky queue": LeakyQueue{r, 6}, "slow": GCRA{per(7, time.Minute), 6},
+	} {
+		for _, back := range []time.Duration{28 * time.Microsecond, time.Hour} {
+			now, local := time.UnixMicro(1_790_000_000_000_000), a.idle()
+			shared := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
+			atMost := time.Duration(0)
+			if a.reserves() {
+				atMost = time.Second
+			}
+			take := func() (got [2]int64) {
+				for redistest.Must(shared.Reserve(ctx, 1, atMost))(t).Granted {
+					got[0]++
+				}
+				for local.take(demand{now: now.UnixMicro(), n: 1, atMost: atMost.Microseconds(), spend: true}, epoch{}).granted {
+					got[1]++
+				}
+				return got
+			}
+			first := take()
+			require.GreaterOrEqual(t, first[0], a.Largest(), kind)
+			require.Equal(t, first[0], first[1], kind)
+			now = now.Add(-back)
+			require.Equal(t, [2]int64{}, take(), "%s, put back by %v", kind, back)
+		}
+	}
+}

@@ -32,6 +32,8 @@ end
 --#use epoch
 
 local flow, cost, full, debt = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5]), tonumber(ARGV[6])
+-- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
+local most = full + flow - 1
 local ahead, given, back = 0, 0, false
 if state ~= '' then
   local us, part, owed_at, past = string.match(numbers, '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
@@ -57,10 +59,10 @@ if state ~= '' then
       ahead = (us - owed_at) * flow + part -- what is owed stays the same
     end
   else
-    -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
+    -- More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
     back = us - now > math.ceil((full + flow) / flow)
     if back then
-      ahead = full
+      ahead = most
     end
   end
 end
@@ -69,8 +71,6 @@ if back or ahead == 0 then
   given, epoch = 0, anew
 end
 
--- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
-local most = full + flow - 1
 local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
   took = ahead <= most and ahead + n * cost <= most + debt and 1 or 0

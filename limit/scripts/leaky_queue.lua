@@ -28,6 +28,7 @@ if again then
 end
 
 local flow, cost, full = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5])
+local most = full + flow - 1
 local ahead, back = 0, false
 if state ~= '' then
   local us, part = string.match(state, '^(%d+) ?(%d*)$')
@@ -39,14 +40,14 @@ if state ~= '' then
   if us >= now then
     ahead = (us - now) * flow + part
   end
-  -- More than a full bucket is ahead only if the clock was put back. Then the bucket is full.
+  -- More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
   back = us - now > math.ceil((full + flow) / flow)
   if back then
-    ahead = full
+    ahead = most
   end
 end
 
-local reply, took, most = {now, state}, 0, full + flow - 1
+local reply, took = {now, state}, 0
 local answer = string.format(',%d ', now) .. state
 for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
   -- Less than a us is no wait: callers, who wait for whole ones, would lose the rest each time.
