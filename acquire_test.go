@@ -87,8 +87,6 @@ func TestNameThatIsAKeyOfAnotherLimiter(t *testing.T) {
 	})
 }
 
-// The model's test checks what Peek returns in general; these are the edge cases.
-
 // TestSecondTripIsRare checks that no call of a limiter in its usual state, of those that acquire is made for, is left to
 // acquire_rest.
 func TestSecondTripIsRare(t *testing.T) {

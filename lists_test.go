@@ -369,25 +369,6 @@ func TestListsThatAreGivenUp(t *testing.T) {
 	})
 }
 
-// TestListSpendsNothingBesideAMalformedLimiter checks that a list takes no permits at all if one of its limiters is
-// malformed.
-func TestListSpendsNothingBesideAMalformedLimiter(t *testing.T) {
-	inWorld(t, Rate{}, func(t *testing.T, w *world) {
-		l := w.others(overall(100, time.Hour), overall(100, time.Hour))
-		demands := []Demand{{l[0], 10}, {l[1], 10}}
-		w.all(AllResult{Granted: true}, demands...)
-		keys := keysOf(l[1], Overall)
-		require.NoError(t, w.rdb.Set(w.ctx, keys[1], "099", 0).Err())
-		w.all(AllResult{Granted: true}, demands...)
-		w.holds(l[0], 100, 20)
-		w.holds(l[1], 100, 20)
-		require.NoError(t, w.rdb.HSet(w.ctx, keys[0], "keepAliveTime", "1.5").Err())
-		_, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
-		require.ErrorIs(t, err, ErrMalformed)
-		require.Equal(t, []any{"80", "80"}, w.rdb.MGet(w.ctx, keysOf(l[0], Overall)[1], keys[1]).Val())
-	})
-}
-
 // TestDemandsOfOneLimiter checks that what several demands for one limiter carry does not depend on their order.
 func TestDemandsOfOneLimiter(t *testing.T) {
 	inWorld(t, overall(1, time.Hour), func(t *testing.T, w *world) {
