@@ -17,7 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -36,12 +36,12 @@ func TestAcquireWritesTheCodecsMember(t *testing.T) {
 				}
 				require.ElementsMatch(t, want, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val())
 			}
-		}, WithMemberFormat(format))
+		}, inFormat(format))
 	}
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(3)
 		require.Len(t, w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val()[0], 20)
-	}, WithMemberFormat(wire.FormatLc0I))
+	}, WithRedisson316())
 }
 
 // TestBatchedRequestsBeyondOneMember checks batched requests whose sum does not fit into one member. Redisson
@@ -328,8 +328,6 @@ func TestOptionsOutOfRange(t *testing.T) {
 	for name, o := range map[string]Option{
 		"empty id":          WithClientID(""),
 		"nil mapper":        WithNameMapper(nil),
-		"format fI":         WithMemberFormat(wire.FormatFI),
-		"format unknown":    WithMemberFormat(wire.FormatUnknown),
 		"client key TTL":    WithClientKeyTTL(-time.Second),
 		"fine TTL":          WithClientKeyTTL(time.Second + 1),
 		"recheck of zero":   WithRecheck(0),

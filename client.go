@@ -18,7 +18,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/recent"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/goredisson/ratelimiter/wire"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -61,7 +60,6 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 			clientID:     uuid.NewString(),
 			nameMapper:   func(name string) string { return name },
 			sharedClock:  true,
-			memberFormat: wire.FormatBc0I,
 			clientKeyTTL: time.Hour,
 			recheck:      time.Second,
 			outageLimit:  30 * time.Second,
@@ -95,7 +93,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Scripts:     &scripts,
 		ClientClock: c.cfg.clientClock,
 		SharedClock: c.cfg.sharedClock,
-		LongLength:  c.cfg.memberFormat == wire.FormatLc0I,
+		LongLength:  c.cfg.longMembers,
 		KeyTTL:      c.cfg.clientKeyTTL,
 		Separate:    c.cfg.separate,
 		Called:      c.hooks.called(),

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -193,7 +193,7 @@ func TestCoolDown(t *testing.T) {
 			for _, m := range w.rdb.ZRange(w.ctx, w.permitsKey(), 0, -1).Val() {
 				require.Equal(t, wire.FormatLc0I, must(wire.ParseMember([]byte(m)))(t).Format)
 			}
-		}, WithMemberFormat(wire.FormatLc0I))
+		}, WithRedisson316())
 	})
 
 	t.Run("bad input", func(t *testing.T) {
@@ -315,7 +315,7 @@ func TestCoolDownEndsForAll(t *testing.T) {
 				t.Run(fmt.Sprint(name, "/", format, "/", interval), func(t *testing.T) {
 					r := Rate{Type: PerClient, Permits: 10, Interval: interval}
 					inWorld(t, r, func(t *testing.T, w *world) {
-						other := w.another(WithMemberFormat(format))
+						other := w.another(inFormat(format))
 						other.granted(2)
 						w.at(interval / 10)
 						other.granted(1)
@@ -336,7 +336,7 @@ func TestCoolDownEndsForAll(t *testing.T) {
 						w.at(interval + interval/10)
 						other.granted(1)
 						other.settled(10)
-					}, WithMemberFormat(format))
+					}, inFormat(format))
 				})
 			}
 		}
@@ -448,7 +448,7 @@ func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
 	for name, format := range map[string]wire.Format{"Bc0I": wire.FormatBc0I, "Lc0I": wire.FormatLc0I} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
-				other := w.another(WithMemberFormat(format))
+				other := w.another(inFormat(format))
 				l := other.l
 				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
 				require.NoError(t, l.SetRate(w.ctx, overall(1, time.Second)))
@@ -502,7 +502,7 @@ func TestHealDuringACoolDown(t *testing.T) {
 				must(w.l.Admin().LiftCoolDown(w.ctx))(t)
 				w.granted(1)
 				w.rejected(1, 59*time.Second)
-			}, WithMemberFormat(format))
+			}, inFormat(format))
 		}
 	}
 }
@@ -521,7 +521,7 @@ func TestCoolDownModel(t *testing.T) {
 			rounds := 0
 			round := func(rt *rapid.T) {
 				rounds++
-				a, b := w.another(WithMemberFormat(format)), w.another(WithMemberFormat(format))
+				a, b := w.another(inFormat(format)), w.another(inFormat(format))
 				defer a.client.Close()
 				defer b.client.Close()
 				worlds := []*world{a, b}

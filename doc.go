@@ -50,7 +50,7 @@
 //   - [github.com/goredisson/ratelimiter/limit] has other algorithms, such as token bucket, GCRA and calendar quotas;
 //     its limittest tests a limiter of your own.
 //   - otelratelimiter and prometheusratelimiter provide metrics, with metricname; ratelimiterpage is a web page that
-//     shows live limiters; ratelimitertest tests programs in virtual time; wire describes what Redis stores.
+//     shows live limiters; ratelimitertest tests programs in virtual time.
 //
 // In the repository, docs/README.md lists all pages: docs/quickstart.md is a first program, docs/from-java.md is about
 // replacing Redisson, docs/compatibility.md lists the differences, and docs/design/protocol.md describes what is in Redis.

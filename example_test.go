@@ -274,8 +274,9 @@ func ExampleState() {
 		panic(err)
 	}
 	fmt.Println(state.Value, "of", state.Rate.Permits)
+	show := func(m ratelimiter.Member) { fmt.Println(m.Permits, "taken by", m.Writers) }
 	for _, m := range state.Members {
-		fmt.Println(m.Permits, "taken by", m.Layout().Writers())
+		show(m)
 	}
 	// Output:
 	// 7 of 10

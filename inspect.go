@@ -5,17 +5,58 @@ package ratelimiter
 import (
 	"context"
 	"iter"
+	"time"
 
 	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/redisson"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
-// A State is a copy of what Redis holds of a limiter at one instant.
+// A State is a copy of all that Redis holds of a limiter at one instant, for finding out why callers wait. It shows the
+// stored data and not its meaning: expired grants are reclaimed lazily, so they may still be there, and Value may be less
+// than AvailablePermits returns.
 type State struct {
-	wire.State
+	// Time is the instant at which the keys were read, by the limiter's clock: that of Redis, or of this process with
+	// [WithClientClock].
+	Time time.Time
 	// Rate is the rate that the Fields describe.
 	Rate Rate
+	// HashKey, ValueKey and PermitsKey are the names of the limiter's keys. In a [PerClient] limiter the last two are
+	// those of this client.
+	HashKey, ValueKey, PermitsKey string
+	// HashTTL, ValueTTL and PermitsTTL are how long each key still lives, to the millisecond. They are 0 for a key that
+	// does not expire or does not exist.
+	HashTTL, ValueTTL, PermitsTTL time.Duration
+	// Fields are the fields of the hash as they are stored. If the hash has more than 64 fields, only those of a
+	// limiter are included. The fields coolDown and reopenUntil, in milliseconds since the epoch, are present while a
+	// cool-down is in force or re-opens.
+	Fields map[string]string
+	// Value is the content of the value key as it is stored. It is empty if the key does not exist: before the first
+	// acquire, or after it was evicted or deleted.
+	Value string
+	// MemberCount is the number of members of the permits key, including expired ones.
+	MemberCount int64
+	// Members are the newest members, newest first, at most 100.
+	Members []Member
+}
+
+// A Member is one grant as it is stored in the set of permits in use.
+//
+// Two kinds of members are not grants of permits to a caller, but marks of this package. The bytes of those that hold
+// permits for a cool-down have ~c or ~l in them; a member whose bytes have ~w in them and whose Time is the Unix epoch is a
+// tripwire of callers that wait, which lowers Value by one. See docs/design/protocol.md.
+type Member struct {
+	// Time is when the permits were acquired, by the clock of the client that acquired them.
+	Time time.Time
+	// Permits is how many they are.
+	Permits int64
+	// Expired reports whether the permits had expired at State.Time, whether or not a call has reclaimed them.
+	Expired bool
+	// Writers is who writes members of this layout: "Go", versions of Redisson such as "Redisson 3.21.0 and later", or
+	// "no known version". The layouts of several versions in one limiter mean that some of them cannot read others.
+	Writers string
+	// Raw is the member as it is stored.
+	Raw []byte
 }
 
 // Inspect reads the limiter's keys in one call. It changes nothing, and reads at most 100 members.
@@ -31,8 +72,9 @@ func (a Admin) Inspect(ctx context.Context) (State, error) {
 	if found.Fields == nil {
 		return State{}, err
 	}
-	s := State{Rate: rateOf(found.Rate), State: wire.State{
+	s := State{
 		Time:        found.Time,
+		Rate:        rateOf(found.Rate),
 		HashKey:     l.redis.Keys.Hash,
 		ValueKey:    l.redis.Keys.Value[typ],
 		PermitsKey:  l.redis.Keys.Permits[typ],
@@ -41,19 +83,13 @@ func (a Admin) Inspect(ctx context.Context) (State, error) {
 		PermitsTTL:  ttlOf(found.PermitsTTL),
 		Fields:      found.Fields,
 		Value:       found.Value,
-		HasValue:    found.HasValue,
 		MemberCount: found.MemberCount,
-		Members:     make([]wire.StoredMember, 0, len(found.Members)),
-		Formats:     make(map[wire.Format]int),
-		Layouts:     make(map[wire.Layout]int),
-	}}
+		Members:     make([]Member, 0, len(found.Members)),
+	}
 	for _, f := range found.Members {
-		m := wire.StoredMember{Raw: f.Raw, Time: f.Time}
-		m.Member, _ = wire.ParseMember(m.Raw) // an unknown layout is something that the caller wants to see
-		m.Expired = err == nil && redisson.Expired(m.Raw, float64(m.Time.UnixMilli()), s.Time.UnixMilli()-s.Rate.Interval.Milliseconds())
-		s.Members = append(s.Members, m)
-		s.Formats[m.Format]++
-		s.Layouts[m.Layout()]++
+		m, _ := wire.ParseMember(f.Raw) // an unknown layout is something that the caller wants to see
+		expired := err == nil && redisson.Expired(f.Raw, float64(f.Time.UnixMilli()), s.Time.UnixMilli()-s.Rate.Interval.Milliseconds())
+		s.Members = append(s.Members, Member{Time: f.Time, Permits: int64(m.Permits), Expired: expired, Writers: m.Layout().Writers(), Raw: f.Raw})
 	}
 	return s, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -31,20 +31,19 @@ func TestInspect(t *testing.T) {
 			[]string{s.HashKey, s.ValueKey, s.PermitsKey})
 		require.Equal(t, map[string]string{"rate": "5", "interval": "10000", "type": "0", "keepAliveTime": "0"}, s.Fields)
 		require.Equal(t, overall(5, 10*time.Second), s.Rate)
-		require.True(t, s.HasValue)
 		require.Equal(t, "2", s.Value, "as it is: nobody has reclaimed what expired")
 		require.Equal(t, make([]time.Duration, 3), []time.Duration{s.HashTTL, s.ValueTTL, s.PermitsTTL})
 		require.WithinDuration(t, w.epoch.Add(11*time.Second), s.Time, time.Millisecond)
 		require.EqualValues(t, 2, s.MemberCount)
-		require.Equal(t, map[wire.Format]int{wire.FormatBc0I: 2}, s.Formats)
 
 		require.Len(t, s.Members, 2, "newest first")
-		require.EqualValues(t, []uint32{1, 2}, []uint32{s.Members[0].Permits, s.Members[1].Permits})
+		require.EqualValues(t, []int64{1, 2}, []int64{s.Members[0].Permits, s.Members[1].Permits})
 		require.Equal(t, []bool{false, true}, []bool{s.Members[0].Expired, s.Members[1].Expired})
 		require.WithinDuration(t, w.epoch.Add(3*time.Second), s.Members[0].Time, time.Millisecond)
 		require.WithinDuration(t, w.epoch, s.Members[1].Time, time.Millisecond)
 		for _, m := range s.Members {
-			require.Equal(t, must(wire.ParseMember(m.Raw))(t), m.Member)
+			require.EqualValues(t, must(wire.ParseMember(m.Raw))(t).Permits, m.Permits)
+			require.Equal(t, "Go", m.Writers)
 		}
 
 		require.Equal(t, s, must(w.l.Admin().Inspect(w.ctx))(t), "looking changes nothing")
@@ -71,7 +70,7 @@ func TestInspectNamesTheKeysOfThisClient(t *testing.T) {
 		// The other client has taken nothing, so its keys do not exist, unlike the hash.
 		s = must(other.RateLimiter(name).Admin().Inspect(w.ctx))(t)
 		require.Equal(t, "{"+name+"}:value:b", s.ValueKey)
-		require.False(t, s.HasValue)
+		require.Empty(t, s.Value)
 		require.Empty(t, s.Members)
 		require.NotNil(t, s.Members)
 		require.Equal(t, make([]time.Duration, 2), []time.Duration{s.ValueTTL, s.PermitsTTL})
@@ -88,7 +87,6 @@ func TestInspectIsBounded(t *testing.T) {
 		require.Len(t, s.Members, 100)
 		require.EqualValues(t, 300, s.Members[0].Permits)
 		require.EqualValues(t, 201, s.Members[99].Permits)
-		require.Equal(t, map[wire.Format]int{wire.FormatBc0I: 100}, s.Formats)
 
 		for i := range 100 {
 			require.NoError(t, w.rdb.HSet(w.ctx, w.l.Name(), "junk"+string(rune('0'+i)), i).Err())
@@ -156,10 +154,13 @@ func TestInspectTellsLayoutsApart(t *testing.T) {
 		w.put(6*time.Millisecond, redisson.Member(true, redisson.RandomID(), 7))
 		require.NoError(t, w.rdb.Do(w.ctx, "ZADD", w.permitsKey(), "-inf", "who wrote this?").Err())
 		s := must(w.l.Admin().Inspect(w.ctx))(t)
-		require.Equal(t, map[wire.Layout]int{wire.LayoutFI: 1, wire.LayoutLc0I: 2, wire.LayoutBc0IShort: 1, wire.LayoutBc0ILong: 1,
-			wire.LayoutOurs: 1, wire.LayoutUnknown: 1}, s.Layouts)
-		require.Equal(t, map[wire.Format]int{wire.FormatFI: 1, wire.FormatLc0I: 2, wire.FormatBc0I: 3, wire.FormatUnknown: 1}, s.Formats)
-		require.EqualValues(t, []uint32{7, 6, 5}, []uint32{s.Members[0].Permits, s.Members[1].Permits, s.Members[2].Permits})
+		count := map[string]int{}
+		for _, m := range s.Members {
+			count[m.Writers]++
+		}
+		require.Equal(t, map[string]int{wire.LayoutFI.Writers(): 1, wire.LayoutLc0I.Writers(): 2, wire.LayoutBc0IShort.Writers(): 1,
+			wire.LayoutBc0ILong.Writers(): 1, "Go": 1, wire.LayoutUnknown.Writers(): 1}, count)
+		require.EqualValues(t, []int64{7, 6, 5}, []int64{s.Members[0].Permits, s.Members[1].Permits, s.Members[2].Permits})
 		stranger := s.Members[len(s.Members)-1]
 		require.Equal(t, "who wrote this?", string(stranger.Raw))
 		require.True(t, stranger.Expired)
@@ -173,7 +174,9 @@ func TestGrantsHaveOurLayout(t *testing.T) {
 		require.NoError(t, w.l.Release(w.ctx, 1))
 		require.NoError(t, w.l.CoolDown(w.ctx, time.Now().Add(time.Hour)))
 		s := must(w.l.Admin().Inspect(w.ctx))(t)
-		require.Equal(t, map[wire.Layout]int{wire.LayoutOurs: int(s.MemberCount)}, s.Layouts)
+		for _, m := range s.Members {
+			require.Equal(t, "Go", m.Writers)
+		}
 	})
 }
 

@@ -23,7 +23,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -589,3 +589,8 @@ func (m *cpuMeter) used() (d time.Duration) {
 
 // idle reports whether nothing of c is in flight.
 func idle(c *Client) bool { return c.engine.Idle() }
+
+// inFormat makes a client write members in one of the two formats that it can write.
+func inFormat(f wire.Format) Option {
+	return func(c *config) { c.longMembers = f == wire.FormatLc0I }
+}

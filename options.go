@@ -4,8 +4,6 @@ package ratelimiter
 
 import (
 	"time"
-
-	"github.com/goredisson/ratelimiter/wire"
 )
 
 type config struct {
@@ -15,7 +13,7 @@ type config struct {
 	clientClock  bool
 	divided      bool // the limiters are spread over several parts of Redis
 	sharedClock  bool // all clients use the same clock: that of Redis, or that of a test
-	memberFormat wire.Format
+	longMembers  bool
 	clientKeyTTL time.Duration
 	recheck      time.Duration
 	outageLimit  time.Duration
@@ -50,11 +48,11 @@ func WithClientClock() Option {
 	return func(c *config) { c.clientClock, c.sharedClock = true, false }
 }
 
-// WithMemberFormat sets the layout of the members that this client writes; it reads all layouts. Use wire.FormatLc0I
-// for limiters shared with Redisson 3.16.4 to 3.16.8, which can read no other layout. The default is wire.FormatBc0I,
-// written so that Redisson 3.13.3 to 3.16.3 can read it too.
-func WithMemberFormat(f wire.Format) Option {
-	return func(c *config) { c.memberFormat = f }
+// WithRedisson316 makes this client write members in the layout of Redisson 3.16.4 to 3.16.8, which can read no other.
+// Use it for limiters shared with those versions; a client reads all layouts. The default is the layout of Redisson
+// 3.17.0 and later, written so that Redisson 3.13.3 to 3.16.3 can read it too.
+func WithRedisson316() Option {
+	return func(c *config) { c.longMembers = true }
 }
 
 // WithClientKeyTTL sets how long Redis keeps the permits in use of a [PerClient] client after its last acquire, if
@@ -129,9 +127,6 @@ func (c *config) validate() error {
 	}
 	if c.nameMapper == nil {
 		return invalid("WithNameMapper: the function is nil")
-	}
-	if c.memberFormat != wire.FormatBc0I && c.memberFormat != wire.FormatLc0I {
-		return invalid("WithMemberFormat: %v cannot be written; use wire.FormatBc0I or wire.FormatLc0I", c.memberFormat)
 	}
 	if ttl, err := millis("WithClientKeyTTL:", c.clientKeyTTL); err != nil {
 		return err

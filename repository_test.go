@@ -118,7 +118,7 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	}{
 		"internal/retry":        {},
 		"internal/permit":       {rooms: []string{"internal/retry"}},
-		"wire":                  {rooms: []string{"internal/permit", "internal/retry"}},
+		"internal/wire":         {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/outage":       {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/link":         {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
 		"internal/engine":       {rooms: []string{"internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},

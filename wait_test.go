@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -241,7 +241,7 @@ func TestGrantOfACallerThatLeftGoesBack(t *testing.T) {
 				require.ErrorIs(t, err, ErrUnavailable, "there has been no reply")
 				time.Sleep(5 * time.Second)
 				w.holds(w.l, 10, 1)
-			}, WithMemberFormat(format))
+			}, inFormat(format))
 		}
 	}
 }

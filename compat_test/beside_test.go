@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // TestSettledGrantsBesideRedisson checks that Redisson reads a grant that was settled, to less or to more, as one of its own of
@@ -91,7 +91,7 @@ func TestTripwireBesideRedisson(t *testing.T) {
 }
 
 // Versions of Redisson with different members break each other on one limiter, with or without us. We read all of them, and
-// list in Inspect().Formats which ones are there. One call of ours reclaims what has expired, whichever client wrote it, and
+// list in the members of Inspect which ones are there. One call of ours reclaims what has expired, whichever client wrote it, and
 // corrects what is left. None of this makes such a limiter a good idea.
 var strangers = map[string]struct {
 	older string
@@ -102,7 +102,7 @@ var strangers = map[string]struct {
 		require.True(newer, newer.java(1))
 		bc0IReadByLc0I(newer, older)
 	}},
-	"3.16.8 fails at ours, unless WithMemberFormat": {"3.16.8", func(newer, older *scene) {
+	"3.16.8 fails at ours, unless WithRedisson316": {"3.16.8", func(newer, older *scene) {
 		require.True(newer, newer.try(1).Granted)
 		bc0IReadByLc0I(newer, older)
 	}},
@@ -130,7 +130,12 @@ const tooShort = "data string too short"
 // formats returns the layouts that meet on a limiter, as Inspect reports them.
 func (s *scene) formats() map[wire.Format]int {
 	s.Helper()
-	return redistest.Must(s.limiter.Admin().Inspect(s.Context()))(s).Formats
+	count := map[wire.Format]int{}
+	for _, m := range redistest.Must(s.limiter.Admin().Inspect(s.Context()))(s).Members {
+		member, _ := wire.ParseMember(m.Raw)
+		count[member.Format]++
+	}
+	return count
 }
 
 // lc0IReadByBc0I has one member of 3.16.8 that has expired and one that has not, and so 4.7.0 rejects for ages.
@@ -162,7 +167,7 @@ func bc0IReadByLc0I(newer, older *scene) {
 		require.Contains(older, older.redisson(twinOp{name: "tryAcquire", permits: 1}).word, tooShort)
 		require.Contains(older, older.javaLeft(), tooShort)
 	}
-	require.True(older, older.try(2).Granted) // with WithMemberFormat(wire.FormatLc0I)
+	require.True(older, older.try(2).Granted) // with WithRedisson316()
 	require.True(older, older.java(3))
 	time.Sleep(time.Second)
 	require.True(older, older.java(5))

@@ -17,7 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/redistest/worker"
 	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // What the doctor says of limiters that only Java uses: nothing while they are healthy, and otherwise what Java does.

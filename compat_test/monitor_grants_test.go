@@ -14,7 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // Where a grant was granted by. What nobody has seen is in the set after the server died before it reported the grant.

@@ -15,7 +15,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/wire"
 )
 
 // A side is one of the two implementations. It takes the peer's operations and replies in the peer's words, so that
@@ -79,7 +78,7 @@ func newGoSide(t testing.TB, rdb redis.UniversalClient, v version, id string, mo
 		ratelimiter.WithClientKeyTTL(0),
 	}, more...)
 	if v.since("3.16.4") && !v.since("3.17.0") {
-		options = append(options, ratelimiter.WithMemberFormat(wire.FormatLc0I))
+		options = append(options, ratelimiter.WithRedisson316())
 	}
 	client := clienttest.New(t, rdb, options...)
 	t.Cleanup(func() { _ = client.Close() })

@@ -27,7 +27,7 @@ import (
 // publicPackages are the directories of the packages that programs import. Those of a module of their own come last.
 var publicPackages = []string{
 	".", "limit", "limit/limittest", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
-	"metricname", "ratelimiterpage", "ratelimitertest", "wire", "grpclimit", "otelratelimiter", "prometheusratelimiter",
+	"metricname", "ratelimiterpage", "ratelimitertest", "grpclimit", "otelratelimiter", "prometheusratelimiter",
 }
 
 // comments returns the doc comments of the package in dir, by the names of what they describe; that of the package is "package".
@@ -128,7 +128,7 @@ var commentImports = []string{
 	"github.com/goredisson/ratelimiter/limit", "github.com/goredisson/ratelimiter/limit/limittest",
 	"github.com/goredisson/ratelimiter/metricname", "github.com/goredisson/ratelimiter/otelratelimiter",
 	"github.com/goredisson/ratelimiter/prometheusratelimiter", "github.com/goredisson/ratelimiter/ratelimiterpage",
-	"github.com/goredisson/ratelimiter/ratelimitertest", "github.com/goredisson/ratelimiter/wire",
+	"github.com/goredisson/ratelimiter/ratelimitertest",
 	"github.com/prometheus/client_golang/prometheus", "github.com/redis/go-redis/v9", "google.golang.org/grpc",
 }
 

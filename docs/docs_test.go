@@ -168,14 +168,14 @@ func TestLinks(t *testing.T) {
 func TestNames(t *testing.T) {
 	exported, whole := map[string]bool{}, ""
 	for pkg, dir := range map[string]string{"ratelimiter": ".", "limit": "limit", "httplimit": "httplimit", "inbound": "httplimit/inbound",
-		"platform": "httplimit/platform", "rulefile": "httplimit/rulefile", "wire": "wire", "ratelimiterpage": "ratelimiterpage", "grpclimit": "grpclimit", "ratelimitertest": "ratelimitertest"} {
+		"platform": "httplimit/platform", "rulefile": "httplimit/rulefile", "ratelimiterpage": "ratelimiterpage", "grpclimit": "grpclimit", "ratelimitertest": "ratelimitertest"} {
 		api := redistest.Must(os.ReadFile(filepath.Join(dir, "testdata/api.txt")))(t)
 		whole += string(api)
 		for _, m := range regexp.MustCompile(`(?m)^(?:const|var|func|type) ([A-Z]\w*)`).FindAllStringSubmatch(string(api), -1) {
 			exported[pkg+"."+m[1]], exported[m[1]] = true, true
 		}
 	}
-	qualified := regexp.MustCompile(`\b(ratelimiter|limit|httplimit|inbound|platform|rulefile|wire|ratelimiterpage|ratelimitertest|grpclimit)\.([A-Z]\w*)`)
+	qualified := regexp.MustCompile(`\b(ratelimiter|limit|httplimit|inbound|platform|rulefile|ratelimiterpage|ratelimitertest|grpclimit)\.([A-Z]\w*)`)
 	bare := regexp.MustCompile(`\b(?:With|Err)[A-Z]\w*`)
 	for f, text := range pages(t) {
 		if f == "CHANGELOG.md" || filepath.Base(f) == "sdks.md" { // which have names of the past, and of others

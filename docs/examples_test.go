@@ -27,7 +27,7 @@ func TestEveryTypeHasAnExample(t *testing.T) {
 	mentions := map[string][]string{} // by type, the names that mention it
 	for _, dir := range []string{
 		".", "limit", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
-		"otelratelimiter", "prometheusratelimiter", "ratelimiterpage", "wire", "grpclimit", "ratelimitertest",
+		"otelratelimiter", "prometheusratelimiter", "ratelimiterpage", "grpclimit", "ratelimitertest",
 	} {
 		p, examples := documentation(t, dir)
 		assert.NotEmpty(t, examples, "%s has no example", dir)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // requireTyped fails f if a caller got an error other than ErrUnavailable, or any error at all if none is true.

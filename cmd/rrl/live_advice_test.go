@@ -17,7 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

@@ -60,7 +60,7 @@ func Linked(t testing.TB, pkg string) map[string]string {
 
 // Core lists the packages of this module that a program that imports the root package links, by their paths within
 // the module.
-var Core = []string{"", "wire", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson",
+var Core = []string{"", "internal/wire", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson",
 	"internal/link", "internal/recent", "internal/engine", "internal/engine/fair", "internal/engine/known", "internal/engine/list"}
 
 // Rooms returns the packages of this module that a program that imports pkg links, by their paths within the module,

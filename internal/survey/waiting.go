@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // A Waiting is what the tripwires in a set tell of the callers that wait. Those of Redisson leave none, and a call of Redisson

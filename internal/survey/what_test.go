@@ -11,7 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +26,7 @@ func TestWhatMembersAre(t *testing.T) {
 	} {
 		t.Run(format.String(), func(t *testing.T) {
 			name := redistest.Key(t)
-			c := clienttest.New(t, rdb, ratelimiter.WithMemberFormat(format))
+			c := clienttest.New(t, rdb, map[wire.Format][]ratelimiter.Option{wire.FormatLc0I: {ratelimiter.WithRedisson316()}}[format]...)
 			defer func() { _ = c.Close() }()
 			l := c.RateLimiter(name)
 			require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 20, Interval: time.Minute}))

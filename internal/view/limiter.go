@@ -15,7 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // A Limiter is everything that is shown of a limiter, or of one client of it.

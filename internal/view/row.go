@@ -12,7 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // A Row is what a list shows of a limiter, or of one client of it. It is small, because a list may have many.

@@ -16,7 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/goredisson/ratelimiter/internal/view"
-	"github.com/goredisson/ratelimiter/wire"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -35,7 +35,7 @@ func TestWaitingCallers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			client := func() *ratelimiter.RateLimiter {
-				c := clienttest.New(t, rdb, ratelimiter.WithMemberFormat(format))
+				c := clienttest.New(t, rdb, map[wire.Format][]ratelimiter.Option{wire.FormatLc0I: {ratelimiter.WithRedisson316()}}[format]...)
 				t.Cleanup(func() { _ = c.Close() })
 				return c.RateLimiter(name)
 			}

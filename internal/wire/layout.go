@@ -14,7 +14,7 @@ const (
 	// LayoutFI is written by Redisson 3.13.3 to 3.16.3: 8 bytes in the format FormatFI.
 	LayoutFI
 	// LayoutLc0I is written by Redisson 3.16.4 to 3.16.8, and by this package with
-	// ratelimiter.WithMemberFormat: 20 bytes in the format FormatLc0I.
+	// ratelimiter.WithRedisson316: 20 bytes in the format FormatLc0I.
 	LayoutLc0I
 	// LayoutBc0IShort is written by Redisson 3.17.0 to 3.20.x: 13 bytes in the format FormatBc0I.
 	LayoutBc0IShort
@@ -29,7 +29,7 @@ const (
 var layouts = [...]struct{ name, writers, readers string }{
 	LayoutUnknown:   {"unknown", "no known version", "no Redisson version"},
 	LayoutFI:        {"fI/8", "Redisson 3.13.3 to 3.16.3", "Redisson 3.13.3 to 3.16.3"},
-	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with FormatLc0I", "Redisson 3.16.4 to 3.16.8"},
+	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with WithRedisson316", "Redisson 3.16.4 to 3.16.8"},
 	LayoutBc0IShort: {"Bc0I/13", "Redisson 3.17.0 to 3.20", "Redisson 3.17.0 and later"},
 	LayoutBc0ILong:  {"Bc0I/21", "Redisson 3.21.0 and later", "Redisson 3.17.0 and later"},
 	LayoutOurs:      {"Bc0I/21 ours", "Go", "Redisson 3.13.3 to 3.16.3, and 3.17.0 and later"},
