@@ -11,12 +11,15 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Result is the outcome of [RateLimiter.Allow] or [RateLimiter.Peek].
+// A Result is the outcome of [RateLimiter.Allow] or [RateLimiter.Peek], and of the calls of a limiter of package limit.
+// Such a limiter has a rate of its own kind: for it Rate, Time and ClockSkew are zero, and the durations are whole
+// microseconds, rounded up.
 type Result struct {
 	// Granted reports whether the permits were acquired.
 	Granted bool
 	// Wait is how long it takes until the same request could be granted, provided that nobody else acquires
-	// first. It is 0 if Granted is true.
+	// first. It is 0 if Granted is true, except for a Reserve of package limit: how long it takes until the permits may
+	// be used.
 	Wait time.Duration
 	// Available is the number of permits left after the call, from 0 to Rate.Permits. One call reclaims a bounded
 	// number of expired grants, so Available may be less than AvailablePermits returns.
@@ -26,6 +29,9 @@ type Result struct {
 	// Time is the instant at which the call was decided, by the limiter's clock. That is the clock of Redis, or the
 	// clock of this process with [WithClientClock].
 	Time time.Time
+	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes permits. While any
+	// permit of a RateLimiter is in use it is one interval, after which all are back at the latest.
+	Reset time.Duration
 	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if none does. It is measured only when
 	// there are too few permits. More than a few milliseconds mean that some client uses its own clock, as Redisson's
 	// clients do, and that this clock is fast.
@@ -33,6 +39,14 @@ type Result struct {
 	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. Then Rate is the last rate that
 	// Redis reported, or zero; Available is what is left of the local quota; and Time is by the clock of this process.
 	Degraded bool
+}
+
+// resetOf returns Result.Reset after a call that left so many permits of the rate.
+func resetOf(r permit.Rate, available int64) time.Duration {
+	if available < r.Permits {
+		return r.Interval
+	}
+	return 0
 }
 
 // TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it did
@@ -85,7 +99,7 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 		return Result{}, err
 	}
 	return Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: rateOf(r.Reply.Rate), Time: r.Reply.Now,
-		ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
+		Reset: resetOf(r.Reply.Rate, r.Available), ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
 // AllowAtMost acquires as many of the permits as there are now, and returns how many, from 0 to permits. Result.Granted
@@ -126,7 +140,7 @@ func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64
 	if err != nil {
 		return 0, Result{}, err
 	}
-	r = Result{Granted: got > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, ClockSkew: a.Skew}
+	r = Result{Granted: got > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, Reset: resetOf(a.Rate, a.Available), ClockSkew: a.Skew}
 	if !r.Granted {
 		r.Wait = max(a.Wait, time.Millisecond)
 	}
@@ -177,7 +191,7 @@ func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	r := Result{Granted: a.Granted[0] > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, ClockSkew: a.Skew}
+	r := Result{Granted: a.Granted[0] > 0, Available: a.Available, Rate: rateOf(a.Rate), Time: a.Now, Reset: resetOf(a.Rate, a.Available), ClockSkew: a.Skew}
 	if !r.Granted {
 		r.Wait = max(a.Wait, time.Millisecond)
 	}

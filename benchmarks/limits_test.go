@@ -13,6 +13,7 @@ import (
 	"github.com/redis/rueidis"
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 )
@@ -100,7 +101,7 @@ func (k kind) limiters(t require.TestingT, at place, j job, opts ...limit.Option
 		patience *= 2 // a cold SmoothWarmingUp takes up to twice the time
 	}
 	set.take = func(ctx context.Context, i int, n int64) (granted bool, err error) {
-		var r limit.Result
+		var r ratelimiter.Result
 		if k.reserves {
 			r, err = set.of[i].Reserve(ctx, n, patience)
 		} else {

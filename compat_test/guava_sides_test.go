@@ -17,6 +17,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/limittest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 )
@@ -81,10 +83,10 @@ type guavaPlay struct {
 }
 
 // ours makes the request to a limiter of package limit, in a bubble.
-func (a guavaAsk) ours(ctx context.Context, l limit.Reserver) (guavaAnswer, error) {
+func (a guavaAsk) ours(ctx context.Context, l limittest.Reserver) (guavaAnswer, error) {
 	time.Sleep(a.gap)
 	begin := time.Now()
-	var r limit.Result
+	var r ratelimiter.Result
 	var err error
 	switch {
 	case a.call == guavaAcquire:
@@ -103,7 +105,7 @@ func (a guavaAsk) ours(ctx context.Context, l limit.Reserver) (guavaAnswer, erro
 	return guavaAnswer{r.Granted, r.Wait}, err
 }
 
-func (p guavaPlay) ours(ctx context.Context, l limit.Reserver) ([]guavaAnswer, error) {
+func (p guavaPlay) ours(ctx context.Context, l limittest.Reserver) ([]guavaAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, guavaNever)
 	defer cancel()
 	var out []guavaAnswer

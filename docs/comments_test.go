@@ -125,7 +125,7 @@ var commentImports = []string{
 	"github.com/goredisson/ratelimiter", "github.com/goredisson/ratelimiter/grpclimit", "github.com/goredisson/ratelimiter/httplimit",
 	"github.com/goredisson/ratelimiter/httplimit/gateway", "github.com/goredisson/ratelimiter/httplimit/inbound",
 	"github.com/goredisson/ratelimiter/httplimit/platform", "github.com/goredisson/ratelimiter/httplimit/rulefile",
-	"github.com/goredisson/ratelimiter/limit", "github.com/goredisson/ratelimiter/limit/limittest",
+	"github.com/goredisson/ratelimiter/limit",
 	"github.com/goredisson/ratelimiter/metricname", "github.com/goredisson/ratelimiter/otelratelimiter",
 	"github.com/goredisson/ratelimiter/prometheusratelimiter", "github.com/goredisson/ratelimiter/ratelimiterpage",
 	"github.com/goredisson/ratelimiter/ratelimitertest",

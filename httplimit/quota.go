@@ -32,7 +32,7 @@ type quotaGrant struct {
 
 // A granter is a quota whose grants can be settled.
 type granter interface {
-	AllowGrant(ctx context.Context, n int64) (limit.Result, *limit.Grant, error)
+	AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *limit.Grant, error)
 }
 
 // alone reports whether l is a quota and nothing else.
@@ -86,8 +86,8 @@ func checkQuota(l *Limit, p problems) {
 		p.add("quota", "the %T is not one that its function returned", l.Quota)
 		return
 	}
-	if known && l.Weight > of.Algorithm().Largest() {
-		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, of.Algorithm().Largest())
+	if known && l.Weight > limit.Largest(of.Algorithm()) {
+		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, limit.Largest(of.Algorithm()))
 	}
 	if l.Settle == nil {
 		return
@@ -113,7 +113,7 @@ func givesBack(quota limit.Limiter) bool {
 // grant it now. A quota that returns an error is asked later.
 func (c *call) quotaWait(ctx context.Context) (name string, wait time.Duration) {
 	for _, q := range c.plan.quotas {
-		r, err := c.askQuota(func() (limit.Result, error) { return q.limit.Quota.Peek(ctx, q.permits) })
+		r, err := c.askQuota(func() (ratelimiter.Result, error) { return q.limit.Quota.Peek(ctx, q.permits) })
 		if err == nil && !r.Granted && r.Wait > wait {
 			name, wait = q.name, r.Wait
 		}
@@ -126,7 +126,7 @@ func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration,
 	c.quotaGrants, c.quotaKept = nil, false
 	for i := range c.plan.quotas {
 		q := &c.plan.quotas[i]
-		r, err := c.askQuota(func() (r limit.Result, err error) {
+		r, err := c.askQuota(func() (r ratelimiter.Result, err error) {
 			if !q.gives {
 				r, err = q.limit.Quota.Allow(ctx, q.permits)
 				c.quotaKept = c.quotaKept || r.Granted
@@ -157,9 +157,9 @@ func (c *call) comesBack() bool {
 	return !c.quotaKept && !slices.ContainsFunc(c.plan.demands, func(d demand) bool { return !d.alone && len(d.settlements) == 0 })
 }
 
-func (c *call) askQuota(ask func() (limit.Result, error)) (r limit.Result, err error) {
+func (c *call) askQuota(ask func() (ratelimiter.Result, error)) (r ratelimiter.Result, err error) {
 	if p := c.t.contain(&c.event, "Limit.Quota", func() { r, err = ask() }); p != nil {
-		return limit.Result{}, p
+		return ratelimiter.Result{}, p
 	}
 	return r, err
 }

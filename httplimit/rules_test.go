@@ -151,13 +151,15 @@ func TestQuota(t *testing.T) {
 // A brokenQuota fails, or panics.
 type brokenQuota struct{ err error }
 
-func (q brokenQuota) Allow(context.Context, int64) (limit.Result, error) {
+func (q brokenQuota) Allow(context.Context, int64) (ratelimiter.Result, error) {
 	if q.err == nil {
 		panic("broken")
 	}
-	return limit.Result{}, q.err
+	return ratelimiter.Result{}, q.err
 }
-func (q brokenQuota) Peek(ctx context.Context, n int64) (limit.Result, error) { return q.Allow(ctx, n) }
+func (q brokenQuota) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
+	return q.Allow(ctx, n)
+}
 
 func TestBrokenQuota(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
@@ -215,8 +216,10 @@ func TestUnsentIsGivenBack(t *testing.T) {
 // A deniedLate quota looks as if it granted, and does not.
 type deniedLate struct{ limit.Limiter }
 
-func (deniedLate) Peek(context.Context, int64) (limit.Result, error) {
-	return limit.Result{Granted: true}, nil
+func (deniedLate) Peek(context.Context, int64) (ratelimiter.Result, error) {
+	return ratelimiter.Result{Granted: true}, nil
 }
 
-func (deniedLate) Allow(context.Context, int64) (limit.Result, error) { return limit.Result{}, nil }
+func (deniedLate) Allow(context.Context, int64) (ratelimiter.Result, error) {
+	return ratelimiter.Result{}, nil
+}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
@@ -42,7 +43,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				shared = shared.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
 				local := a.idle()
-				var last Result
+				var last ratelimiter.Result
 				var grants []settled
 				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
 					switch rapid.IntRange(0, 11).Draw(rt, "pass") {
@@ -133,14 +134,14 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 				}
 				first := take(1, longest)
 				now = now.Add(pass)
-				take(a.Largest(), longest)
+				take(a.largest(), longest)
 				settle(first, -1)
 				last := take(1, longest)
 				settle(last, maxPermits)
 				take(1, longest)
 				now = now.Add(pass)
-				take(a.Largest()*3/4+1, longest)
-				take(a.Largest(), longest)
+				take(a.largest()*3/4+1, longest)
+				take(a.largest(), longest)
 				take(1, 0)
 			}
 		}
@@ -148,9 +149,9 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 }
 
 func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
-	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.Largest())).Draw(t, "n")}
+	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.largest())).Draw(t, "n")}
 	if rapid.IntRange(0, 3).Draw(t, "many") == 0 {
-		q.n = rapid.Int64Range(1, min(a.Largest(), 4_000_000_000)).Draw(t, "n")
+		q.n = rapid.Int64Range(1, min(a.largest(), 4_000_000_000)).Draw(t, "n")
 	}
 	if a.reserves() && q.spend {
 		q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000, longest.Microseconds()}).Draw(t, "atMost")
@@ -159,7 +160,7 @@ func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
 }
 
 // agreeTogether makes some requests as one call, and compares them with what local decides one after another. It returns the last result.
-func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want Result) {
+func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want ratelimiter.Result) {
 	a, f := shared.config.now().algorithm, &flight{}
 	for range rapid.IntRange(1, 12).Draw(t, "requests") {
 		require.True(t, f.add(&request{demand: drawDemand(t, a, now), setting: shared.config.now()}, a.reserves()))

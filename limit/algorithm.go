@@ -16,12 +16,9 @@ import (
 // [SlidingCounter], [CalendarQuota], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
 // or [SmoothWarmingUp]. [NewLocal] and [NewShared] return limiters that use it.
 type Algorithm interface {
-	// Bound returns the most permits that calls of at most n permits each are granted in any window of the
-	// given length, a whole number of microseconds. A window includes its first instant and excludes its
-	// last. Reserved permits count at the instant from which they may be used.
-	Bound(window time.Duration, n int64) int64
-	// Largest returns the most permits that one call can be granted.
-	Largest() int64
+	// bound and largest are Bound and Largest of the algorithm.
+	bound(window time.Duration, n int64) int64
+	largest() int64
 
 	// check returns an error if a parameter is out of its range.
 	check() error
@@ -36,6 +33,24 @@ type Algorithm interface {
 	// stored returns the state that the text in a reply of the script describes. It reports false if no
 	// limiter writes it.
 	stored(text string) (state, bool)
+}
+
+// Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
+// given length, a whole number of microseconds. A window includes its first instant and excludes its last. Reserved
+// permits count at the instant from which they may be used. It is 0 if a is nil.
+func Bound(a Algorithm, window time.Duration, n int64) int64 {
+	if a == nil {
+		return 0
+	}
+	return a.bound(window, n)
+}
+
+// Largest returns the most permits that one call can be granted by the algorithm, 0 if a is nil.
+func Largest(a Algorithm) int64 {
+	if a == nil {
+		return 0
+	}
+	return a.largest()
 }
 
 // A dated algorithm has parameters that are instants.
@@ -94,8 +109,8 @@ func (q *demand) marks(m mark) {
 	}
 }
 
-func (d decision) result() Result {
-	return Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
+func (d decision) result() ratelimiter.Result {
+	return ratelimiter.Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
 }
 
 // An epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter
@@ -132,7 +147,7 @@ func checkPermits(a Algorithm, n int64) error {
 	if err := checkRange(n); err != nil {
 		return err
 	}
-	if most := a.Largest(); n > most {
+	if most := a.largest(); n > most {
 		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, n, most)
 	}
 	return nil

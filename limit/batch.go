@@ -12,7 +12,7 @@ import (
 )
 
 // batch has q decided, by a call of its own or together with others.
-func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
+func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error) {
 	l, slow := &s.config.lines, s.config.outages.slowed()
 	if s.down() {
 		return s.decideLocally(ctx, q, nil)
@@ -37,7 +37,7 @@ func (s *Shared) batch(ctx context.Context, q demand) (Result, error) {
 
 // An outcome is what a request comes to.
 type outcome struct {
-	result Result
+	result ratelimiter.Result
 	err    error
 }
 
@@ -77,7 +77,7 @@ func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
 }
 
 // await blocks until r has an outcome, ctx is done, or slow is closed and Redis is down.
-func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (Result, error) {
+func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (ratelimiter.Result, error) {
 	for began := time.Now(); ; {
 		select {
 		case <-r.done:
@@ -86,7 +86,7 @@ func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (R
 			return result, err
 		case <-ctx.Done():
 			r.left.Store(true)
-			return Result{}, s.left(ctx.Err(), began, nil)
+			return ratelimiter.Result{}, s.left(ctx.Err(), began, nil)
 		case <-slow:
 			if slow = s.config.outages.slowed(); s.down() && len(r.done) == 0 { // and not another part of Redis
 				r.left.Store(true)
@@ -131,7 +131,7 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 	}
 	for i := range f.runs {
 		for _, r := range f.runs[i].calls {
-			r.result, r.err, r.again = Result{}, err, false
+			r.result, r.err, r.again = ratelimiter.Result{}, err, false
 			if s.config.outages != nil && errors.Is(err, ratelimiter.ErrUnavailable) && !r.left.Load() {
 				r.result, r.err = s.decideLocally(ctx, r.demand, err)
 			}

@@ -65,7 +65,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 			calm := 0                // now and then nobody asks for a while, or everybody asks at once
 			reached := func() bool { // some windows are full only after traffic that is rare
 				for w := range most {
-					if most[w]+c.loose < c.a.Bound(micros(int64(w)), c.n) {
+					if most[w]+c.loose < c.a.bound(micros(int64(w)), c.n) {
 						return false
 					}
 				}
@@ -83,7 +83,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 				if c.a.reserves() && random.IntN(2) == 0 {
 					q.atMost = random.Int64N(8)
 				}
-				q.n = min(q.n, c.a.Largest())
+				q.n = min(q.n, c.a.largest())
 				if d := s.take(q, epoch{}); d.granted {
 					if d.wait == 0 || now+d.wait-newest < longest {
 						note(max(now+d.wait, newest), q.n)
@@ -93,11 +93,11 @@ func TestBoundIsTheLeast(t *testing.T) {
 				}
 			}
 			for w := int64(1); w <= longest; w++ {
-				bound := c.a.Bound(micros(w), c.n)
+				bound := c.a.bound(micros(w), c.n)
 				require.LessOrEqual(t, most[w], bound, "in %d µs", w)
 				require.GreaterOrEqual(t, most[w]+c.loose, bound, "in %d µs", w)
 			}
-			require.Zero(t, c.a.Bound(0, c.n))
+			require.Zero(t, c.a.bound(0, c.n))
 		})
 	}
 }

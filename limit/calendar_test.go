@@ -121,15 +121,15 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 		for i, step := range []struct {
 			at    time.Time
 			n     int64
-			want  Result
+			want  ratelimiter.Result
 			calls int
 		}{
-			{redisNow, 5, Result{Granted: true, Reset: 22 * time.Hour}, 2},
-			{redisNow.Add(2 * time.Hour), 1, Result{Wait: 20 * time.Hour, Reset: 20 * time.Hour}, 1},
-			{redisNow.Add(22*time.Hour - time.Microsecond), 1, Result{Wait: time.Microsecond, Reset: time.Microsecond}, 1},
-			{redisNow.Add(22 * time.Hour), 1, Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 1},
-			{redisNow.Add(46 * time.Hour), 1, Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 2},
-			{redisNow.Add(-30 * 24 * time.Hour), 1, Result{Granted: true, Available: 3, Reset: 23 * time.Hour}, 2}, // put back: it keeps its count
+			{redisNow, 5, ratelimiter.Result{Granted: true, Reset: 22 * time.Hour}, 2},
+			{redisNow.Add(2 * time.Hour), 1, ratelimiter.Result{Wait: 20 * time.Hour, Reset: 20 * time.Hour}, 1},
+			{redisNow.Add(22*time.Hour - time.Microsecond), 1, ratelimiter.Result{Wait: time.Microsecond, Reset: time.Microsecond}, 1},
+			{redisNow.Add(22 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 1},
+			{redisNow.Add(46 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 2},
+			{redisNow.Add(-30 * 24 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 3, Reset: 23 * time.Hour}, 2}, // put back: it keeps its count
 		} {
 			redisNow = step.at
 			before := h.calls()
@@ -148,20 +148,20 @@ func TestQuotaCountsOn(t *testing.T) {
 			l := redistest.Must(NewShared(rdb, name, CalendarQuota{Permits: permits, Per: Month, Location: zone("Asia/Shanghai")}))(t)
 			return l
 		}
-		allow := func(l *Shared, n int64) Result {
+		allow := func(l *Shared, n int64) ratelimiter.Result {
 			r := redistest.Must(l.Allow(t.Context(), n))(t)
-			return Result{Granted: r.Granted, Available: r.Available}
+			return ratelimiter.Result{Granted: r.Granted, Available: r.Available}
 		}
 		old := quota(5)
-		require.Equal(t, Result{Granted: true}, allow(old, 5))
+		require.Equal(t, ratelimiter.Result{Granted: true}, allow(old, 5))
 		bought, less := quota(8), quota(3)
-		require.Equal(t, Result{}, allow(less, 1), "more was taken than there is now")
-		require.Equal(t, Result{Granted: true, Available: 1}, allow(bought, 2))
-		require.Equal(t, Result{}, allow(old, 1))
+		require.Equal(t, ratelimiter.Result{}, allow(less, 1), "more was taken than there is now")
+		require.Equal(t, ratelimiter.Result{Granted: true, Available: 1}, allow(bought, 2))
+		require.Equal(t, ratelimiter.Result{}, allow(old, 1))
 		require.NoError(t, old.Reset(t.Context()))
-		require.Equal(t, Result{Granted: true, Available: 4}, allow(old, 1), "and its rejection is no longer known")
+		require.Equal(t, ratelimiter.Result{Granted: true, Available: 4}, allow(old, 1), "and its rejection is no longer known")
 		time.Sleep(knownFor)
-		require.Equal(t, Result{Granted: true}, allow(bought, 7))
+		require.Equal(t, ratelimiter.Result{Granted: true}, allow(bought, 7))
 	})
 }
 

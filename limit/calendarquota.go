@@ -72,7 +72,7 @@ func (a CalendarQuota) shortestPeriod() time.Duration {
 
 // Bound implements [Algorithm]. It does not hold where a zone leaves out a day, as some have done once that moved to
 // the other side of the date line.
-func (a CalendarQuota) Bound(window time.Duration, _ int64) int64 {
+func (a CalendarQuota) bound(window time.Duration, _ int64) int64 {
 	switch w := window.Microseconds(); {
 	case w < 1:
 		return 0
@@ -83,8 +83,7 @@ func (a CalendarQuota) Bound(window time.Duration, _ int64) int64 {
 	}
 }
 
-// Largest implements [Algorithm].
-func (a CalendarQuota) Largest() int64 { return a.Permits }
+func (a CalendarQuota) largest() int64 { return a.Permits }
 
 func (a CalendarQuota) check() error {
 	lastDay := map[Period]int{Day: 0, Week: 7, Month: 31}

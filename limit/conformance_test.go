@@ -14,16 +14,21 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/limittest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
-	"github.com/goredisson/ratelimiter/limit/limittest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // promised returns the promises of an algorithm of limit.EveryAlgorithm.
+// boundOf returns the bound of a for the checks.
+func boundOf(a limit.Algorithm) func(window time.Duration, n int64) int64 {
+	return func(window time.Duration, n int64) int64 { return limit.Bound(a, window, n) }
+}
+
 func promised(a limit.Algorithm) limittest.Key {
-	s := limittest.Key{Bound: a.Bound, Largest: a.Largest(), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
+	s := limittest.Key{Bound: boundOf(a), Largest: limit.Largest(a), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
 	if rate := reflect.ValueOf(a).FieldByName("Rate"); rate.IsValid() {
 		s.Rate = rate.Interface().(limit.Rate)
 	}
@@ -164,7 +169,7 @@ func loser(t *testing.T, rdb *redis.Client) func() {
 }
 
 // A RRateLimiter keeps the promises of a sliding log, in whole milliseconds.
-func TestAdapterConformance(t *testing.T) {
+func TestRRateLimiterConformance(t *testing.T) {
 	limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			client := clienttest.InBubble(t, rdb)
@@ -173,9 +178,9 @@ func TestAdapterConformance(t *testing.T) {
 				New: func() limit.Limiter {
 					l := client.RateLimiter(redistest.Key(t))
 					require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 7, Interval: time.Second}))
-					return limit.NewAdapter(l)
+					return l
 				},
-				Bound: log.Bound, Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
+				Bound: boundOf(log), Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
 				Calls: calls(), LoseReply: loser(t, rdb),
 			})
 		})

@@ -26,13 +26,11 @@ type DebtBucket struct {
 	Debt  int64 // at least 1; Burst and Debt together are at most 2^32-1
 }
 
-// Bound implements [Algorithm].
-func (a DebtBucket) Bound(window time.Duration, n int64) int64 {
+func (a DebtBucket) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(a.Burst+min(a.Debt, n), window.Microseconds())
 }
 
-// Largest implements [Algorithm].
-func (a DebtBucket) Largest() int64 { return a.Burst + a.Debt }
+func (a DebtBucket) largest() int64 { return a.Burst + a.Debt }
 
 func (a DebtBucket) check() error {
 	if a.Debt < 1 || a.Debt > maxPermits {

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/limittest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
-	"github.com/goredisson/ratelimiter/limit/limittest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -40,12 +40,12 @@ func TestDefects(t *testing.T) {
 		{"fixed window counts rejected calls", "ManyPermits", "rejected changed", window, countsRejected},
 		{"log counts rejected calls", "RejectedSpendsNothing", "", log, func(_ *world, d *defect) { // which are logged when their time comes
 			from := time.Time{}
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				r, err := d.asks(ctx, n, spend)
 				if !r.Granted && err == nil {
 					from = time.Now()
 				} else if time.Since(from) < time.Second {
-					return limit.Result{Wait: time.Second - time.Since(from)}, err
+					return ratelimiter.Result{Wait: time.Second - time.Since(from)}, err
 				}
 				return r, err
 			}
@@ -56,14 +56,14 @@ func TestDefects(t *testing.T) {
 		{"bucket's rate is rounded", "NoDrift", "that should be", bucket, is(limit.TokenBucket{Rate: per(1000, 333*time.Second), Burst: 8})},
 		{"bucket has no end", "Idle", "the bound is", bucket, is(limit.TokenBucket{Rate: per(3, time.Second), Burst: 1000})},
 		{"fixed window misses its EXPIRE", "Deadlines", "has no TTL", window, func(w *world, d *defect) {
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				r, err := d.asks(ctx, n, spend)
 				return r, errors.Join(err, w.rdb.Persist(ctx, w.keys[0]).Err())
 			}
 		}},
 		{"fixed window spends twice when a reply is lost", "LostReply", "without the loss", window, func(w *world, d *defect) {
 			d.limiter = w.shared(window, limit.WithoutReplay())
-			d.ask = func(ctx context.Context, n int64, spend bool) (r limit.Result, err error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (r ratelimiter.Result, err error) {
 				for range 2 { // sent again without an id
 					if r, err = d.asks(ctx, n, spend); err == nil {
 						break
@@ -74,16 +74,16 @@ func TestDefects(t *testing.T) {
 		}},
 		{"log has one member for an instant", "SameInstant", "the bound is", log, func(_ *world, d *defect) {
 			var last time.Time
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				if time.Now().Equal(last) {
-					return limit.Result{Granted: true}, nil
+					return ratelimiter.Result{Granted: true}, nil
 				}
 				last = time.Now()
 				return d.asks(ctx, n, spend)
 			}
 		}},
 		{"log looks and adds in two steps", "Concurrency", "callers at one instant", log, func(_ *world, d *defect) {
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				r, err := d.asks(ctx, n, false)
 				time.Sleep(time.Microsecond) // the way to Redis and back
 				if r.Granted && spend {
@@ -94,10 +94,10 @@ func TestDefects(t *testing.T) {
 		}},
 		{"interval bucket loses its time", "Idle", "idle for", step, func(_ *world, d *defect) { // when it was not used for five intervals
 			var last time.Time
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				if !last.IsZero() && time.Since(last) > 5*time.Second {
 					if _, err := d.asks(ctx, 8, true); err != nil {
-						return limit.Result{}, err
+						return ratelimiter.Result{}, err
 					}
 				}
 				last = time.Now()
@@ -106,11 +106,11 @@ func TestDefects(t *testing.T) {
 		}},
 		{"bucket rounds the refill down", "EventualAdmission", "the rate owes", bucket, func(_ *world, d *defect) { // and moves the clock on
 			var last time.Time
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				since := time.Since(last)
 				last = time.Now()
 				if 0 < since && since < time.Second/3 {
-					return limit.Result{Wait: time.Second / 3}, nil
+					return ratelimiter.Result{Wait: time.Second / 3}, nil
 				}
 				return d.asks(ctx, n, spend)
 			}
@@ -120,9 +120,9 @@ func TestDefects(t *testing.T) {
 		}},
 		{"bucket waits for its clock", "ClockSteps", "put back", bucket, func(w *world, d *defect) {
 			var newest time.Time
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				if now := w.now(); now.Before(newest) {
-					return limit.Result{Wait: newest.Sub(now)}, nil
+					return ratelimiter.Result{Wait: newest.Sub(now)}, nil
 				} else {
 					newest = now
 				}
@@ -130,7 +130,7 @@ func TestDefects(t *testing.T) {
 			}
 		}},
 		{"bucket rounds waits up", "WaitIsExact", "just before that", bucket, func(_ *world, d *defect) {
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				r, err := d.asks(ctx, n, spend)
 				if !r.Granted {
 					r.Wait = r.Wait.Truncate(time.Millisecond) + time.Millisecond
@@ -139,15 +139,15 @@ func TestDefects(t *testing.T) {
 			}
 		}},
 		{"peek spends", "PeekSpendsNothing", "peek", bucket, func(_ *world, d *defect) {
-			d.ask = func(ctx context.Context, n int64, _ bool) (limit.Result, error) { return d.asks(ctx, n, true) }
+			d.ask = func(ctx context.Context, n int64, _ bool) (ratelimiter.Result, error) { return d.asks(ctx, n, true) }
 		}},
 		{"cancel gives back what has come in", "Settle", "the bound is", bucket, func(_ *world, d *defect) {
 			var credit int64
 			d.back = func(n int64) { credit += n }
-			d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+			d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 				if spend && credit >= n {
 					credit -= n
-					return limit.Result{Granted: true}, nil
+					return ratelimiter.Result{Granted: true}, nil
 				}
 				r, err := d.asks(ctx, n, spend)
 				r.Available += credit
@@ -201,7 +201,7 @@ func is(a limit.Algorithm) func(*world, *defect) {
 }
 
 func countsRejected(_ *world, d *defect) {
-	d.ask = func(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+	d.ask = func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 		r, err := d.asks(ctx, n, spend)
 		if err == nil && !r.Granted && spend && r.Available > 0 {
 			_, err = d.asks(ctx, r.Available, true)
@@ -212,25 +212,25 @@ func countsRejected(_ *world, d *defect) {
 
 // A defect is a limiter of ours behind a function that spoils it.
 type defect struct {
-	limiter limit.Reserver
-	ask     func(ctx context.Context, n int64, spend bool) (limit.Result, error)
+	limiter limittest.Reserver
+	ask     func(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error)
 	back    func(n int64) // what Settle gives back
 	single  bool          // Reserve takes one permit
 }
 
-func (d *defect) asks(ctx context.Context, n int64, spend bool) (limit.Result, error) {
+func (d *defect) asks(ctx context.Context, n int64, spend bool) (ratelimiter.Result, error) {
 	if spend {
 		return d.limiter.Allow(ctx, n)
 	}
 	return d.limiter.Peek(ctx, n)
 }
-func (d *defect) Allow(ctx context.Context, n int64) (limit.Result, error) {
+func (d *defect) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	return d.ask(ctx, n, true)
 }
-func (d *defect) Peek(ctx context.Context, n int64) (limit.Result, error) {
+func (d *defect) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	return d.ask(ctx, n, false)
 }
-func (d *defect) Reserve(ctx context.Context, n int64, atMost time.Duration) (limit.Result, error) {
+func (d *defect) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
 	if d.single {
 		n = min(n, 1)
 	}
@@ -244,7 +244,7 @@ type defectGrant struct {
 	once sync.Once
 }
 
-func allowGrant(ctx context.Context, l limit.Limiter, n int64) (limit.Result, limittest.Grant, error) {
+func allowGrant(ctx context.Context, l limit.Limiter, n int64) (ratelimiter.Result, limittest.Grant, error) {
 	r, err := l.Allow(ctx, n)
 	return r, &defectGrant{d: l.(*defect), n: n}, err
 }

@@ -14,5 +14,5 @@ import (
 func TestImportersGetLittle(t *testing.T) {
 	ours := append(slices.Clone(redistest.Core), "limit")
 	require.Empty(t, redistest.Strangers(t, ".", ours...))
-	require.NotEmpty(t, redistest.Strangers(t, "./limittest", ours...), "the look finds what is there")
+	require.NotEmpty(t, redistest.Strangers(t, "../internal/limittest", ours...), "the look finds what is there")
 }

@@ -21,12 +21,12 @@
 // [Shared.For] costs nothing for each request. A tenant with a rate of its own is For(tenant) and [Shared.With], and
 // [Shared.AllowAtMost] takes as many permits as there are.
 //
-// Allow never waits; the functions [Wait] and [WaitTimeout] do. Both also work with an [Adapter], which makes a
-// ratelimiter.RateLimiter a [Limiter].
+// Allow never waits; the functions [Wait] and [WaitTimeout] do. A ratelimiter.RateLimiter is
+// a [Limiter] too.
 //
 // Which one? [GCRA] if in doubt: it stores one number a key and allows bursts. [SlidingLog] if no window may hold more
 // than the rate. [CalendarQuota] for so many calls in a day or month. [LeakyQueue] for an even flow. The comment of
-// each type describes its model, its bound, which its method Bound returns, what it does not promise, and its source:
+// each type describes its model, its bound, which [Bound] returns, what it does not promise, and its source:
 //
 //	FixedWindow      one count a window; up to twice the rate around the edge of two windows
 //	SlidingLog       exact; stores each grant
@@ -46,5 +46,5 @@
 // A Shared runs one script on one Redis key for each key, by the clock of Redis, on Redis 5 or later, or Valkey.
 // Concurrent calls share a round trip, a call that is known to be rejected is rejected without one, and a call
 // whose reply is lost is sent again and takes its permits once. To share a limit with Java, or to take permits of several limiters
-// at once, use package ratelimiter. Package limittest tests a Limiter of your own.
+// at once, use package ratelimiter.
 package limit

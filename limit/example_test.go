@@ -111,7 +111,7 @@ func ExampleAlgorithm() {
 		limit.IntervalBucket{Rate: rate, Burst: 150},
 		limit.SmoothBursty{PermitsPerSecond: 100. / 60, MaxBurst: time.Second},
 	} {
-		fmt.Printf("%T %d\n", a, a.Bound(time.Minute, 1))
+		fmt.Printf("%T %d\n", a, limit.Bound(a, time.Minute, 1))
 	}
 	// Output:
 	// limit.SlidingLog 100
@@ -122,14 +122,14 @@ func ExampleAlgorithm() {
 }
 
 // A limiter that Java services share stands where a Limiter is asked for.
-func ExampleAdapter() {
+func ExampleLimiter() {
 	client, err := ratelimiter.New(redis.NewClient(&redis.Options{Addr: "localhost:6379"}))
 	if err != nil {
 		panic(err)
 	}
 	defer client.Close()
 	shared := client.RateLimiter("orders").WithRate(ratelimiter.Rate{Permits: 50, Interval: time.Second})
-	ok, err := limit.WaitTimeout(context.Background(), limit.NewAdapter(shared), 1, 2*time.Second)
+	ok, err := limit.WaitTimeout(context.Background(), shared, 1, 2*time.Second)
 	fmt.Println(ok, err)
 }
 
@@ -164,14 +164,13 @@ func ExampleDebtBucket() {
 }
 
 // A service that has just started is called slowly at first. Reserve says when, and leaves the wait to the caller.
-func ExampleReserver() {
+func ExampleLocal_Reserve() {
 	l, err := limit.NewLocal(limit.SmoothWarmingUp{PermitsPerSecond: 1. / 60, Warmup: time.Hour})
 	if err != nil {
 		panic(err)
 	}
-	var r limit.Reserver = l
 	for range 3 {
-		reserved, err := r.Reserve(context.Background(), 1, time.Hour)
+		reserved, err := l.Reserve(context.Background(), 1, time.Hour)
 		fmt.Println(reserved.Granted, reserved.Wait.Round(time.Minute), err)
 	}
 	// Output:
@@ -181,7 +180,7 @@ func ExampleReserver() {
 }
 
 // A rejected caller comes again after Wait; the limiter is unused again after Reset.
-func ExampleResult() {
+func ExampleLocal_Allow() {
 	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 60, Interval: time.Hour}, Burst: 10})
 	if err != nil {
 		panic(err)

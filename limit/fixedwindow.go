@@ -24,8 +24,7 @@ type FixedWindow struct {
 
 var fixedWindowScript = script("fixed_window", 1, 6)
 
-// Bound implements [Algorithm].
-func (a FixedWindow) Bound(window time.Duration, _ int64) int64 {
+func (a FixedWindow) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), a.Rate.micros(), a.Rate.Permits, a.Rate.Permits)
 }
 
@@ -39,8 +38,7 @@ func stepped(w, interval, full, brought int64) int64 {
 	return max(plus(full, times(brought, (w-1)/interval)), plus(full-1, times(brought, ceilDiv(w-1, interval))))
 }
 
-// Largest implements [Algorithm].
-func (a FixedWindow) Largest() int64 { return a.Rate.Permits }
+func (a FixedWindow) largest() int64 { return a.Rate.Permits }
 
 func (a FixedWindow) check() error             { return a.Rate.check() }
 func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }

@@ -117,9 +117,9 @@ func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
 }
 
 // withoutSetting returns the outcome of q where inForce has returned err.
-func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (Result, error) {
+func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (ratelimiter.Result, error) {
 	if s.config.outages == nil || ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
 	return s.decideLocally(ctx, q, err)
 }

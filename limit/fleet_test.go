@@ -136,7 +136,7 @@ func TestNewParameters(t *testing.T) {
 				}
 				for i := range at {
 					for j := i; j < len(at); j++ {
-						require.LessOrEqual(t, int64(j-i+1), x.after.Bound(at[j].Sub(at[i])+time.Microsecond, 1), what)
+						require.LessOrEqual(t, int64(j-i+1), x.after.bound(at[j].Sub(at[i])+time.Microsecond, 1), what)
 					}
 				}
 				if kind != "calendar quota" && kind != "smooth warming up" {
@@ -315,12 +315,12 @@ func TestStateOfOtherParameters(t *testing.T) {
 				l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepSpent), WithoutCachedRejections(), clock))(t)
 				begin, granted := now, int64(0)
 				for range 8 {
-					n := 1 + random.Int64N(min(a.Largest(), 1000))
+					n := 1 + random.Int64N(min(a.largest(), 1000))
 					res, err := l.Reserve(ctx, n, 0)
 					require.NoError(t, err, "%s of %+v", kind, a)
 					if res.Granted {
 						granted += n
-						require.LessOrEqual(t, granted, a.Bound(now.Sub(begin)+time.Microsecond, 1000), "%s of %+v", kind, a)
+						require.LessOrEqual(t, granted, a.bound(now.Sub(begin)+time.Microsecond, 1000), "%s of %+v", kind, a)
 					}
 					require.GreaterOrEqual(t, res.Available, int64(0))
 					now = now.Add(min(res.Wait, micros(random.Int64N(longest.Microseconds()))))

@@ -181,7 +181,7 @@ func TestLostReplyOfABatch(t *testing.T) {
 		batch := func() *flight {
 			f := &flight{}
 			for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
-				q := demand{n: min(n, a.Largest()), spend: n != 2}
+				q := demand{n: min(n, a.largest()), spend: n != 2}
 				if a.reserves() {
 					q.atMost = 500_000 * n
 				}

@@ -25,11 +25,9 @@ type GCRA struct {
 
 var gcraScript = script("gcra", 1, 8)
 
-// Bound implements [Algorithm].
-func (a GCRA) Bound(window time.Duration, _ int64) int64 { return a.bucket().Bound(window, 0) }
+func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bound(window, 0) }
 
-// Largest implements [Algorithm].
-func (a GCRA) Largest() int64 { return a.Burst }
+func (a GCRA) largest() int64 { return a.Burst }
 
 func (a GCRA) check() error                     { return a.Rate.checkPace("burst", a.Burst) }
 func (a GCRA) script() *dispatch.Script         { return gcraScript }

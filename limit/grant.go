@@ -94,15 +94,15 @@ func checkSettles(a Algorithm) error {
 
 // AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
 // errors, and [ErrCannotSettle].
-func (s *Shared) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+func (s *Shared) AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error) {
 	if err := s.unusable(); err != nil {
-		return Result{}, nil, err
+		return ratelimiter.Result{}, nil, err
 	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
-		return Result{}, nil, err
+		return ratelimiter.Result{}, nil, err
 	}
 	var m mark
-	r, err := s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
+	r, err := s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true, mark: &m})
 	})
 	if err != nil || !r.Granted {
@@ -127,12 +127,12 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 }
 
 // AllowGrant is as that of a [Shared].
-func (l *Local) AllowGrant(ctx context.Context, n int64) (Result, *Grant, error) {
+func (l *Local) AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error) {
 	if !l.made() {
-		return Result{}, nil, errNotLocal
+		return ratelimiter.Result{}, nil, errNotLocal
 	}
 	if err := checkSettles(l.algorithm); err != nil {
-		return Result{}, nil, err
+		return ratelimiter.Result{}, nil, err
 	}
 	var m mark
 	d, err := l.decide(ctx, demand{n: n, spend: true, mark: &m})
@@ -160,13 +160,13 @@ type localGranter struct {
 	grant *Grant
 }
 
-func (l *localGranter) Allow(ctx context.Context, n int64) (r Result, err error) {
+func (l *localGranter) Allow(ctx context.Context, n int64) (r ratelimiter.Result, err error) {
 	r, l.grant, err = l.AllowGrant(ctx, n)
 	return r, err
 }
 
 // Reserve is what Wait calls of a limiter that grants in advance.
-func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (Result, error) {
+func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (ratelimiter.Result, error) {
 	return l.Allow(ctx, n)
 }
 

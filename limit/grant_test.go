@@ -20,7 +20,7 @@ import (
 // granter is what both forms of a limiter have in common.
 type granter interface {
 	Limiter
-	AllowGrant(ctx context.Context, n int64) (Result, *Grant, error)
+	AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error)
 	WaitGrant(ctx context.Context, n int64) (*Grant, error)
 }
 
@@ -116,7 +116,7 @@ func TestWhatCannotBeSettled(t *testing.T) {
 					require.ErrorIs(t, err, ErrCannotSettle, kind)
 					continue
 				}
-				_, g, err := l.AllowGrant(ctx, a.Largest()+1)
+				_, g, err := l.AllowGrant(ctx, a.largest()+1)
 				require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
 				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrInvalidArgument, "nil")
 				require.ErrorIs(t, new(Grant).Cancel(ctx), ratelimiter.ErrInvalidArgument)

@@ -59,15 +59,15 @@ func TestWith(t *testing.T) {
 		at := func(tenant string, n, burst int64) *Shared {
 			return l.For(tenant).With(GCRA{Rate: per1(n), Burst: burst})
 		}
-		allow := func(l *Shared, n int64) Result { return redistest.Must(l.Allow(t.Context(), n))(t) }
-		require.Equal(t, Result{Granted: true, Reset: time.Second}, allow(at("small", 10, 10), 10))
-		require.Equal(t, Result{Wait: 100 * time.Millisecond, Reset: time.Second}, allow(at("small", 10, 10), 1))
-		require.Equal(t, Result{Granted: true, Available: 90, Reset: 100 * time.Millisecond}, allow(at("large", 100, 100), 10))
+		allow := func(l *Shared, n int64) ratelimiter.Result { return redistest.Must(l.Allow(t.Context(), n))(t) }
+		require.Equal(t, ratelimiter.Result{Granted: true, Reset: time.Second}, allow(at("small", 10, 10), 10))
+		require.Equal(t, ratelimiter.Result{Wait: 100 * time.Millisecond, Reset: time.Second}, allow(at("small", 10, 10), 1))
+		require.Equal(t, ratelimiter.Result{Granted: true, Available: 90, Reset: 100 * time.Millisecond}, allow(at("large", 100, 100), 10))
 		// The bucket of a second is empty at any rate of that burst; what is known of the old rate does not reject at the new one.
-		require.Equal(t, Result{Granted: true, Available: 10, Reset: 2 * time.Second}, allow(at("small", 10, 30), 10))
-		require.Equal(t, Result{Wait: 50 * time.Millisecond, Reset: time.Second}, allow(at("small", 20, 20), 1), "no more than a full bucket is ahead")
+		require.Equal(t, ratelimiter.Result{Granted: true, Available: 10, Reset: 2 * time.Second}, allow(at("small", 10, 30), 10))
+		require.Equal(t, ratelimiter.Result{Wait: 50 * time.Millisecond, Reset: time.Second}, allow(at("small", 20, 20), 1), "no more than a full bucket is ahead")
 		time.Sleep(2 * time.Second)
-		require.Equal(t, Result{Granted: true, Available: 10, Reset: 500 * time.Millisecond}, allow(at("small", 20, 20), 10))
+		require.Equal(t, ratelimiter.Result{Granted: true, Available: 10, Reset: 500 * time.Millisecond}, allow(at("small", 20, 20), 10))
 		require.True(t, allow(l.For("small"), 1).Granted, "calls without With count apart")
 
 		g, err := at("small", 20, 20).WaitGrant(t.Context(), 10)
@@ -97,9 +97,9 @@ func TestAllowAtMost(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			for _, l := range []interface {
 				Limiter
-				AllowAtMost(ctx context.Context, n int64) (int64, Result, error)
+				AllowAtMost(ctx context.Context, n int64) (int64, ratelimiter.Result, error)
 			}{shared(t, rdb, a), redistest.Must(NewLocal(a))(t)} {
-				take := func(n int64) (int64, Result) {
+				take := func(n int64) (int64, ratelimiter.Result) {
 					t.Helper()
 					got, r, err := l.AllowAtMost(t.Context(), n)
 					require.NoError(t, err)

@@ -42,7 +42,7 @@ func (c *config) event(e ratelimiter.Event) {
 }
 
 // asked calls ask, which is a request for n permits, and tells the Hooks of it. It returns what ask returns.
-func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (Result, error)) (Result, error) {
+func (c *config) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (ratelimiter.Result, error)) (ratelimiter.Result, error) {
 	if len(c.hooks) == 0 {
 		return ask()
 	}

@@ -25,13 +25,11 @@ type IntervalBucket struct {
 
 var intervalBucketScript = script("interval_bucket", 1, 7)
 
-// Bound implements [Algorithm].
-func (a IntervalBucket) Bound(window time.Duration, _ int64) int64 {
+func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), a.Rate.micros(), a.Burst, min(a.Rate.Permits, a.Burst))
 }
 
-// Largest implements [Algorithm].
-func (a IntervalBucket) Largest() int64 { return a.Burst }
+func (a IntervalBucket) largest() int64 { return a.Burst }
 
 func (a IntervalBucket) check() error {
 	if err := a.Rate.check(); err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // A rejection stays true until the instant that it names, and for requests of more permits until later. As long as it is
@@ -34,7 +36,7 @@ type rejection struct {
 // A size is a number of permits that was rejected.
 type size struct {
 	n      int64
-	result Result
+	result ratelimiter.Result
 	valid  time.Duration // until permits come back, and Available is another
 	now    int64
 	sent   time.Time
@@ -56,11 +58,11 @@ type known struct {
 }
 
 // rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
-func (c *config) rejected(key string, q demand) (Result, time.Time, bool) {
+func (c *config) rejected(key string, q demand) (ratelimiter.Result, time.Time, bool) {
 	q.n = q.least()
 	v, ok := c.known.slots.Load(key)
 	if !ok {
-		return Result{}, time.Time{}, false
+		return ratelimiter.Result{}, time.Time{}, false
 	}
 	r := v.(*slot).Load()
 	if r.sizes != nil {
@@ -71,18 +73,18 @@ func (c *config) rejected(key string, q demand) (Result, time.Time, bool) {
 			}
 			passed, ok := c.passed(x.now, x.sent)
 			if !ok || passed >= x.valid {
-				return Result{}, time.Time{}, false
+				return ratelimiter.Result{}, time.Time{}, false
 			}
 			result := x.result
 			result.Wait -= passed
 			result.Reset -= passed
 			return result, x.sent, true
 		}
-		return Result{}, time.Time{}, false
+		return ratelimiter.Result{}, time.Time{}, false
 	}
 	passed, ok := c.passed(r.now, r.sent)
 	if !ok {
-		return Result{}, time.Time{}, false
+		return ratelimiter.Result{}, time.Time{}, false
 	}
 	q.now, q.spend = r.now+passed.Microseconds(), false
 	d := r.state.take(q, epoch{})

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
@@ -24,26 +25,26 @@ func TestCachedRejections(t *testing.T) {
 		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
 		rdb.AddHook(h)
 		ms := time.Millisecond
-		allow := func(n int64, want Result, scripts int) {
+		allow := func(n int64, want ratelimiter.Result, scripts int) {
 			t.Helper()
 			h.scripts = nil
 			require.Equal(t, want, redistest.Must(l.Allow(t.Context(), n))(t))
 			require.Len(t, h.scripts, scripts)
 		}
-		allow(8, Result{Granted: true, Reset: 2 * time.Second}, 1)
-		allow(1, Result{Wait: 250 * ms, Reset: 2 * time.Second}, 0)
-		allow(5, Result{Wait: 1250 * ms, Reset: 2 * time.Second}, 0)
+		allow(8, ratelimiter.Result{Granted: true, Reset: 2 * time.Second}, 1)
+		allow(1, ratelimiter.Result{Wait: 250 * ms, Reset: 2 * time.Second}, 0)
+		allow(5, ratelimiter.Result{Wait: 1250 * ms, Reset: 2 * time.Second}, 0)
 		time.Sleep(100 * ms)
-		allow(1, Result{Wait: 150 * ms, Reset: 1900 * ms}, 0)
+		allow(1, ratelimiter.Result{Wait: 150 * ms, Reset: 1900 * ms}, 0)
 		time.Sleep(150 * ms)
-		allow(2, Result{Available: 1, Wait: 250 * ms, Reset: 1750 * ms}, 0)
-		allow(1, Result{Granted: true, Reset: 2 * time.Second}, 1)
+		allow(2, ratelimiter.Result{Available: 1, Wait: 250 * ms, Reset: 1750 * ms}, 0)
+		allow(1, ratelimiter.Result{Granted: true, Reset: 2 * time.Second}, 1)
 		time.Sleep(999 * ms)
-		allow(5, Result{Available: 3, Wait: 251 * ms, Reset: 1001 * ms}, 0)
+		allow(5, ratelimiter.Result{Available: 3, Wait: 251 * ms, Reset: 1001 * ms}, 0)
 		time.Sleep(ms)
-		allow(5, Result{Available: 4, Wait: 250 * ms, Reset: time.Second}, 1)
-		allow(6, Result{Available: 4, Wait: 500 * ms, Reset: time.Second}, 0)
-		allow(4, Result{Granted: true, Reset: 2 * time.Second}, 1)
+		allow(5, ratelimiter.Result{Available: 4, Wait: 250 * ms, Reset: time.Second}, 1)
+		allow(6, ratelimiter.Result{Available: 4, Wait: 500 * ms, Reset: time.Second}, 0)
+		allow(4, ratelimiter.Result{Granted: true, Reset: 2 * time.Second}, 1)
 
 		// In a minute it asks sixty times, whatever the number of calls.
 		daily := twin(t, l, rdb).For("daily")
@@ -120,7 +121,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					now += random.Int64N(5_000_000)
 				}
 				l := processes[random.IntN(len(processes))]
-				q := demand{now: now, n: 1 + random.Int64N(min(5, a.Largest())), spend: random.IntN(8) > 0}
+				q := demand{now: now, n: 1 + random.Int64N(min(5, a.largest())), spend: random.IntN(8) > 0}
 				if a.reserves() && q.spend {
 					q.atMost = random.Int64N(500_000)
 				}

@@ -32,13 +32,11 @@ type LeakyQueue struct {
 
 var leakyQueueScript = script("leaky_queue", 1, 7)
 
-// Bound implements [Algorithm].
-func (a LeakyQueue) Bound(window time.Duration, n int64) int64 {
+func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(min(n, a.Capacity), window.Microseconds())
 }
 
-// Largest implements [Algorithm].
-func (a LeakyQueue) Largest() int64 { return a.Capacity }
+func (a LeakyQueue) largest() int64 { return a.Capacity }
 
 func (a LeakyQueue) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
 func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }

@@ -12,7 +12,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Limiter grants or rejects permits without waiting. It is safe for concurrent use.
+// A Limiter grants or rejects permits without waiting: a [Local], a [Shared], or a ratelimiter.RateLimiter, which Java
+// programs can share. It is safe for concurrent use.
 type Limiter interface {
 	// Allow takes n permits if all of them are available now, and otherwise none. A rejection is not an
 	// error and takes nothing.
@@ -20,35 +21,19 @@ type Limiter interface {
 	// The limiters of this package return ratelimiter.ErrInvalidArgument if n is less than 1 or ctx is nil,
 	// ratelimiter.ErrPermitsExceedRate if n is more than one call can ever be granted (both before anything
 	// is sent), ctx.Err() if ctx is done, and the errors of Redis that [Shared] describes.
-	Allow(ctx context.Context, n int64) (Result, error)
+	Allow(ctx context.Context, n int64) (ratelimiter.Result, error)
 	// Peek returns what Allow would return now, and takes nothing.
-	Peek(ctx context.Context, n int64) (Result, error)
+	Peek(ctx context.Context, n int64) (ratelimiter.Result, error)
 }
 
-// A Reserver is a Limiter that may grant permits in advance.
-type Reserver interface {
+// A reserver is a Limiter that may grant permits in advance.
+type reserver interface {
 	Limiter
 	// Reserve takes n permits if they may be used within atMost. When they are granted, the caller must
 	// wait for Result.Wait before it uses them; permits that it then does not use are not given back.
 	// A limiter whose algorithm grants nothing in advance behaves as in Allow. Reserve returns the errors
 	// of Allow.
-	Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error)
-}
-
-// A Result is the outcome of one call. Its durations are whole microseconds, rounded up.
-type Result struct {
-	// Granted reports whether the permits were taken or, for Peek, whether they would be.
-	Granted bool
-	// Available is how many permits one call could take right after this one.
-	Available int64
-	// Wait is, after a rejection, how long it takes until the same call is granted if no other call takes
-	// permits. After a grant it is 0, except for Reserve: how long it takes until the permits may be used.
-	Wait time.Duration
-	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes
-	// permits.
-	Reset time.Duration
-	// Degraded reports that Redis was unavailable and an outage policy decided; see [WithOutagePolicy].
-	Degraded bool
+	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
 }
 
 // A Rate is a number of permits per interval.

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // Requests of one key that come while a call of it is in flight wait for its reply and go as one call, which
@@ -21,7 +23,7 @@ type request struct {
 	ctx     context.Context
 	done    chan struct{} // has an element when result and err are set
 	left    atomic.Bool   // the caller has left
-	result  Result
+	result  ratelimiter.Result
 	err     error
 	again   bool // it has no outcome yet
 }

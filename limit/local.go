@@ -8,6 +8,8 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // A Local is a limiter for one process. It limits the calls of its own methods only; processes that keep a
@@ -64,33 +66,33 @@ func (l *Local) made() bool { return l != nil && l.algorithm != nil }
 var errNotLocal = invalid("the Local is not one that NewLocal returned")
 
 // Allow implements [Limiter].
-func (l *Local) Allow(ctx context.Context, n int64) (Result, error) {
+func (l *Local) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	return l.ask(ctx, demand{n: n, spend: true})
 }
 
 // Peek implements [Limiter].
-func (l *Local) Peek(ctx context.Context, n int64) (Result, error) {
+func (l *Local) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	return l.ask(ctx, demand{n: n})
 }
 
-// Reserve implements [Reserver].
-func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
+// Reserve is like [Shared.Reserve].
+func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
 	return l.ask(ctx, demand{n: n, atMost: atMostMicros(atMost), spend: true})
 }
 
 // AllowAtMost is as that of a [Shared].
-func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r Result, err error) {
+func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r ratelimiter.Result, err error) {
 	if !l.made() {
-		return 0, Result{}, errNotLocal
+		return 0, ratelimiter.Result{}, errNotLocal
 	}
 	if err := checkParts(l.algorithm); err != nil {
-		return 0, Result{}, err
+		return 0, ratelimiter.Result{}, err
 	}
 	r, err = l.ask(ctx, demand{n: n, spend: true, taken: &permits})
 	return permits, r, err
 }
 
-func (l *Local) ask(ctx context.Context, q demand) (Result, error) {
+func (l *Local) ask(ctx context.Context, q demand) (ratelimiter.Result, error) {
 	d, err := l.decide(ctx, q)
 	return d.result(), err
 }
@@ -163,4 +165,4 @@ func (l *Local) nowLocked() int64 { return l.began.UnixMicro() + time.Since(l.be
 // atMostMicros returns how long a caller would wait, in µs.
 func atMostMicros(d time.Duration) int64 { return min(max(d, 0), longest).Microseconds() }
 
-var _ Reserver = (*Local)(nil)
+var _ reserver = (*Local)(nil)

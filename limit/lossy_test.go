@@ -100,7 +100,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			}
 		}
 		all.Wait()
-		spent := a.Largest() - redistest.Must(redistest.Must(NewShared(direct, name, a))(t).Peek(t.Context(), 1))(t).Available
+		spent := a.largest() - redistest.Must(redistest.Must(NewShared(direct, name, a))(t).Peek(t.Context(), 1))(t).Available
 		t.Logf("%s: %d spent, %d certainly, %d perhaps; %d replies lost so far", kind, spent, least.Load(), unknown.Load(), proxy.Counts().LostReplies)
 		// What a lost reply was granted is given back but for what may have come in meanwhile: less than a permit here.
 		most := least.Load() + unknown.Load()

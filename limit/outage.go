@@ -125,11 +125,11 @@ func (a apart) Probe(ctx context.Context) error {
 
 // decideLocally decides q by the policy, and has Redis probed if that is due. If Redis is not known to be down it returns
 // err.
-func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result, error) {
+func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (ratelimiter.Result, error) {
 	o, h := s.config.outages, s.health()
 	since, cause := h.Since()
 	if cause == nil && err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
 	if c := (&outage.Call{Owner: owner{s}}); h.TryProbe(c) {
 		go s.probe(context.WithoutCancel(ctx), h, c)
@@ -138,15 +138,15 @@ func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (Result
 		err = s.unavailable(cause)
 	}
 	if o.policy.Kind == outage.FailClosed || q.settlement != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
-	r := Result{Granted: true, Degraded: true}
+	r := ratelimiter.Result{Granted: true, Degraded: true}
 	if q.taken != nil {
 		*q.taken = q.n
 	}
 	if o.policy.Kind == outage.LocalQuota {
 		if r, err = s.takeLocally(q, since, cause); err != nil {
-			return Result{}, err
+			return ratelimiter.Result{}, err
 		}
 	}
 	if r.Granted && q.spend {
@@ -164,20 +164,20 @@ func (s *Shared) unavailable(cause error) error {
 }
 
 // takeLocally decides q by the local quota.
-func (s *Shared) takeLocally(q demand, since time.Time, cause error) (Result, error) {
+func (s *Shared) takeLocally(q demand, since time.Time, cause error) (ratelimiter.Result, error) {
 	o, key, now := s.config.outages, s.keys[0], time.Now()
 	part := &o.quotas[hash(key)%len(o.quotas)]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	share := part.memory.Ledger(key, outage.MaxLedgers, permit.Rate{}, func(string) bool { return false })
 	if share == nil {
-		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
+		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
 	}
 	at, left, err := share.When(&o.policy, q.least(), now, since)
 	if err != nil {
-		return Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), err, cause)
+		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), err, cause)
 	}
-	r := Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}
+	r := ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}
 	switch {
 	case !r.Granted:
 		r.Wait = max(at.Sub(now), leastWait)

@@ -98,10 +98,10 @@ func TestBoundsDoNotOverflow(t *testing.T) {
 		if kind == "smooth bursty" || kind == "smooth warming up" {
 			continue // 2^32-1 a second at most
 		}
-		require.EqualValues(t, math.MaxInt64, a.Bound(math.MaxInt64, 1), kind)
-		require.Positive(t, a.Bound(time.Hour, 1), kind)
+		require.EqualValues(t, math.MaxInt64, a.bound(math.MaxInt64, 1), kind)
+		require.Positive(t, a.bound(time.Hour, 1), kind)
 	}
 	for kind, a := range atRate(per(maxPermits-1, time.Second)) {
-		require.Greater(t, a.Bound(math.MaxInt64, 1), int64(1e18), kind)
+		require.Greater(t, a.bound(math.MaxInt64, 1), int64(1e18), kind)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -40,7 +41,7 @@ type waiter struct {
 	ended     bool
 	done      chan struct{} // closed when ended
 	mark      *mark         // of a grant that is to be settled
-	result    Result
+	result    ratelimiter.Result
 	err       error
 }
 
@@ -132,13 +133,13 @@ func (qs *queues) wait(q *queue, w *waiter) {
 			qs.mu.Lock()
 			w.overdue = true
 			if !w.asked && !(q.heads(w) && !q.due.After(time.Now())) {
-				q.endLocked(w, Result{}, nil)
+				q.endLocked(w, ratelimiter.Result{}, nil)
 			}
 			qs.mu.Unlock()
 			timeout = nil
 		case <-w.ctx.Done():
 			qs.mu.Lock()
-			q.endLocked(w, Result{}, w.ctx.Err())
+			q.endLocked(w, ratelimiter.Result{}, w.ctx.Err())
 			qs.mu.Unlock()
 		}
 	}
@@ -155,7 +156,7 @@ func (q *queue) heads(w *waiter) bool {
 }
 
 // endLocked ends the wait of w, unless it has ended.
-func (q *queue) endLocked(w *waiter, r Result, err error) {
+func (q *queue) endLocked(w *waiter, r ratelimiter.Result, err error) {
 	if w.ended {
 		return
 	}
@@ -293,7 +294,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 	}
 	for _, w := range q.waiters {
 		if w.overdue {
-			q.endLocked(w, Result{}, nil)
+			q.endLocked(w, ratelimiter.Result{}, nil)
 		}
 		if r, _, ok := s.config.rejected(s.slot, w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, leastWait), now)
@@ -319,6 +320,6 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 		if w.byContext {
 			err = context.DeadlineExceeded
 		}
-		q.endLocked(w, Result{}, err)
+		q.endLocked(w, ratelimiter.Result{}, err)
 	}
 }

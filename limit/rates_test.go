@@ -75,7 +75,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 					now += d.wait
 				}
 				passed := now - begin
-				require.LessOrEqual(t, granted, a.Bound(micros(passed+1), n), "%s of %v by %d", kind, r, n)
+				require.LessOrEqual(t, granted, a.bound(micros(passed+1), n), "%s of %v by %d", kind, r, n)
 				owed, _ := mulDiv(passed, r.Permits, r.micros())
 				owed -= n + owed/1_000_000_000
 				if kind == "sliding counter" && r.Interval < time.Millisecond {

@@ -64,7 +64,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				ctx, l := t.Context(), shared(t, rdb, a)
 				peer := twin(t, l, redistest.Peer(t, rdb))
-				reserve := func(l *Shared) (Result, error) { return l.Reserve(ctx, 1, longest) }
+				reserve := func(l *Shared) (ratelimiter.Result, error) { return l.Reserve(ctx, 1, longest) }
 				after := ""
 				d := &delayer{underway: func(resent int) {
 					if resent == c.on {

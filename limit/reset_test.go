@@ -124,7 +124,7 @@ func TestLookingEndsNoWait(t *testing.T) {
 	})
 }
 
-// An Adapter and a Limiter of another package see a reset as well, and it does not matter what makes the permits available early.
+// A RateLimiter and a Limiter of another package see a reset as well, and it does not matter what makes the permits available early.
 func TestOthersSeeAReset(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		rate := ratelimiter.Rate{Permits: 1, Interval: time.Hour}
@@ -136,8 +136,8 @@ func TestOthersSeeAReset(t *testing.T) {
 			reset func() error
 		}
 		others := map[string]other{
-			"adapter": {NewAdapter(r), func() error { return r.SetRate(t.Context(), rate) }},
-			"wrapped": {struct{ Limiter }{shared}, func() error { return rdb.Del(t.Context(), shared.Keys()...).Err() }},
+			"RateLimiter": {r, func() error { return r.SetRate(t.Context(), rate) }},
+			"wrapped":     {struct{ Limiter }{shared}, func() error { return rdb.Del(t.Context(), shared.Keys()...).Err() }},
 		}
 		for kind, a := range slow() {
 			var ahead atomic.Int64

@@ -175,47 +175,49 @@ func (s *Shared) unusable() error {
 var errNotShared = invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
-func (s *Shared) Allow(ctx context.Context, n int64) (Result, error) {
+func (s *Shared) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	if err := s.unusable(); err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
 	if len(s.config.hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
 		return s.ask(ctx, demand{n: n, spend: true})
 	}
-	return s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
+	return s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true})
 	})
 }
 
 // Peek implements [Limiter].
-func (s *Shared) Peek(ctx context.Context, n int64) (Result, error) {
+func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	if err := s.unusable(); err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
-	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (Result, error) { return s.peek(ctx, n) })
+	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (ratelimiter.Result, error) { return s.peek(ctx, n) })
 }
 
-// Reserve implements [Reserver].
-func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (Result, error) {
+// Reserve takes n permits if they may be used within atMost. When they are granted, the caller must wait for
+// Result.Wait before it uses them; permits that it then does not use are not given back. A limiter whose algorithm grants
+// nothing in advance behaves as in Allow. Reserve returns the errors of Allow.
+func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
 	if err := s.unusable(); err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
-	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (Result, error) { return s.reserve(ctx, n, atMost, nil) })
+	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (ratelimiter.Result, error) { return s.reserve(ctx, n, atMost, nil) })
 }
 
 // AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
 // is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes in batches of any size: n may
 // be more than one call can get, up to 2^32-1. It has the errors of Allow, and returns ratelimiter.ErrInvalidArgument for a limiter whose calls
 // are not the sum of calls for one permit each: a [DebtBucket], and those that grant in advance.
-func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r Result, err error) {
+func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r ratelimiter.Result, err error) {
 	if err := s.unusable(); err != nil {
-		return 0, Result{}, err
+		return 0, ratelimiter.Result{}, err
 	}
 	if err := checkParts(s.now().algorithm); err != nil {
-		return 0, Result{}, err
+		return 0, ratelimiter.Result{}, err
 	}
 	taken := new(int64) // a call that its caller has left may still write it
-	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (Result, error) {
+	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true, taken: taken})
 	})
 	if err != nil || !r.Granted {
@@ -234,12 +236,12 @@ func checkParts(a Algorithm) error {
 }
 
 // peek is Peek without the Hooks.
-func (s *Shared) peek(ctx context.Context, n int64) (Result, error) {
+func (s *Shared) peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	return s.ask(ctx, demand{n: n})
 }
 
 // reserve is Reserve without the Hooks. The mark of a grant goes to m, unless that is nil.
-func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (Result, error) {
+func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (ratelimiter.Result, error) {
 	q := demand{n: n, spend: true, mark: m}
 	if s.config.now().algorithm.reserves() {
 		q.atMost = atMostMicros(atMost)
@@ -247,12 +249,12 @@ func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *
 	return s.ask(ctx, q)
 }
 
-func (s *Shared) ask(ctx context.Context, q demand) (Result, error) {
+func (s *Shared) ask(ctx context.Context, q demand) (ratelimiter.Result, error) {
 	if err := contextError(ctx); err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
 	if err := q.check(s.now().algorithm); err != nil {
-		return Result{}, err
+		return ratelimiter.Result{}, err
 	}
 	if r, _, ok := s.config.rejected(s.slot, q); ok && !s.down() {
 		return r, nil
@@ -281,4 +283,4 @@ func (s *Shared) String() string {
 	return fmt.Sprintf("%q for %q", s.config.name, s.key)
 }
 
-var _ Reserver = (*Shared)(nil)
+var _ reserver = (*Shared)(nil)

@@ -35,7 +35,7 @@ func onEach(t *testing.T, algorithms map[string]Algorithm, f func(t *testing.T, 
 }
 
 // exhaust asks for single permits until one is rejected, and returns the rejection.
-func exhaust(t *testing.T, l Limiter) Result {
+func exhaust(t *testing.T, l Limiter) ratelimiter.Result {
 	t.Helper()
 	for {
 		if r := redistest.Must(l.Allow(t.Context(), 1))(t); !r.Granted {
@@ -247,7 +247,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 			s := &saboteur{}
 			rdb.AddHook(s)
 			l := shared(t, rdb, a).For(key)
-			for _, ask := range []func(context.Context, int64) (Result, error){l.Allow, l.Peek} {
+			for _, ask := range []func(context.Context, int64) (ratelimiter.Result, error){l.Allow, l.Peek} {
 				require.NoError(t, rdb.LPush(t.Context(), l.keys[0], "tok-12345678").Err())
 				s.sent = 0
 				_, err := ask(t.Context(), 1)

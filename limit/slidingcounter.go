@@ -27,8 +27,7 @@ type SlidingCounter struct {
 
 var slidingCounterScript = script("sliding_counter", 1, 6)
 
-// Bound implements [Algorithm].
-func (a SlidingCounter) Bound(window time.Duration, _ int64) int64 {
+func (a SlidingCounter) bound(window time.Duration, _ int64) int64 {
 	w, interval := window.Microseconds(), a.Rate.micros()
 	whole := times(a.Rate.Permits, edges(w, interval))
 	if w < 2 || whole == math.MaxInt64 {
@@ -48,8 +47,7 @@ func edges(w, interval int64) int64 {
 	return (w-2)/interval + 2
 }
 
-// Largest implements [Algorithm].
-func (a SlidingCounter) Largest() int64 { return a.Rate.Permits }
+func (a SlidingCounter) largest() int64 { return a.Rate.Permits }
 
 func (a SlidingCounter) check() error             { return a.Rate.check() }
 func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }

@@ -25,13 +25,11 @@ type SlidingLog struct {
 
 var slidingLogScript = script("sliding_log", 2, 6)
 
-// Bound implements [Algorithm].
-func (a SlidingLog) Bound(window time.Duration, _ int64) int64 {
+func (a SlidingLog) bound(window time.Duration, _ int64) int64 {
 	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), a.Rate.micros()))
 }
 
-// Largest implements [Algorithm].
-func (a SlidingLog) Largest() int64 { return a.Rate.Permits }
+func (a SlidingLog) largest() int64 { return a.Rate.Permits }
 
 func (a SlidingLog) check() error             { return a.Rate.check() }
 func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }

@@ -49,14 +49,12 @@ func (a SmoothBursty) guava() guava {
 	return guava{stable: stable, most: most, coolDown: stable, threshold: most}
 }
 
-// Bound implements [Algorithm].
-func (a SmoothBursty) Bound(window time.Duration, n int64) int64 {
+func (a SmoothBursty) bound(window time.Duration, n int64) int64 {
 	g := a.guava()
 	return g.bound(window.Microseconds(), n, g.most, 1)
 }
 
-// Largest implements [Algorithm].
-func (a SmoothBursty) Largest() int64 { return a.guava().largest() }
+func (a SmoothBursty) largest() int64 { return a.guava().largest() }
 
 func (a SmoothBursty) check() error                     { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
 func (a SmoothBursty) script() *dispatch.Script         { return smoothScript }

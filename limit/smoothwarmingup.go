@@ -47,13 +47,11 @@ func (a SmoothWarmingUp) guava() guava {
 		below: stable, slope: (cold - stable) / (most - threshold)}
 }
 
-// Bound implements [Algorithm].
-func (a SmoothWarmingUp) Bound(window time.Duration, n int64) int64 {
+func (a SmoothWarmingUp) bound(window time.Duration, n int64) int64 {
 	return a.guava().bound(window.Microseconds(), n, 0, 2)
 }
 
-// Largest implements [Algorithm].
-func (a SmoothWarmingUp) Largest() int64 { return a.guava().largest() }
+func (a SmoothWarmingUp) largest() int64 { return a.guava().largest() }
 
 func (a SmoothWarmingUp) check() error {
 	if a.ColdFactor != 0 && !(a.ColdFactor > 1 && a.ColdFactor <= 1000) {

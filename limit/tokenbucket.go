@@ -23,11 +23,9 @@ type TokenBucket struct {
 	Burst int64
 }
 
-// Bound implements [Algorithm].
-func (a TokenBucket) Bound(window time.Duration, _ int64) int64 { return GCRA(a).Bound(window, 0) }
+func (a TokenBucket) bound(window time.Duration, _ int64) int64 { return GCRA(a).bound(window, 0) }
 
-// Largest implements [Algorithm].
-func (a TokenBucket) Largest() int64 { return a.Burst }
+func (a TokenBucket) largest() int64 { return a.Burst }
 
 func (a TokenBucket) check() error                     { return GCRA(a).check() }
 func (a TokenBucket) script() *dispatch.Script         { return gcraScript }

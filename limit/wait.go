@@ -31,7 +31,7 @@ const leastWait = time.Millisecond
 //
 // Callers that wait for a [Local] are served in order only if its algorithm grants in advance. Otherwise, and with a Limiter
 // of another package, whoever asks first gets the permits, each asks at least once a second, and small requests can keep a
-// large one waiting. An [Adapter] has the queue of its ratelimiter.Client.
+// large one waiting. A ratelimiter.RateLimiter has the queue of its Client.
 //
 // With an algorithm that grants in advance ([LeakyQueue], [SmoothBursty], [SmoothWarmingUp]) Wait reserves a turn at most a
 // second ahead. A turn that is reserved when ctx ends the wait is lost, so callers that gave up keep the limiter closed
@@ -52,8 +52,8 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 	if ctx == nil || l == nil {
 		return false, invalid("the context or the limiter is nil")
 	}
-	if a, ok := l.(*Adapter); ok {
-		return a.waitInQueue(ctx, n, timeout)
+	if r, ok := l.(*ratelimiter.RateLimiter); ok {
+		return waitInQueue(ctx, r, n, timeout)
 	}
 	if s, ok := l.(*Shared); ok {
 		return s.waitFor(ctx, n, timeout, nil)
@@ -73,22 +73,41 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 	return err == nil, err
 }
 
+// waitInQueue waits in the queue of the RateLimiter, which does not say how long that takes. Where the time is
+// limited it peeks first: the wait is at least as long as that says, and longer when other callers wait already.
+// If the Peek fails, the RateLimiter decides, which may have an outage policy.
+func waitInQueue(ctx context.Context, l *ratelimiter.RateLimiter, n int64, timeout time.Duration) (bool, error) {
+	begin := time.Now()
+	left, byContext := timeLeft(ctx, timeout)
+	if left > 0 && left < math.MaxInt64 {
+		r, err := l.Peek(ctx, n)
+		if err == nil && !r.Granted && r.Wait > left-time.Since(begin) {
+			return tooLate(byContext)
+		}
+	}
+	if timeout == math.MaxInt64 {
+		err := l.Acquire(ctx, n)
+		return err == nil, err
+	}
+	return l.TryAcquire(ctx, n, max(timeout-time.Since(begin), 0))
+}
+
 // take asks l until it grants the permits, or rejects them for longer than is left of the timeout or until the deadline of ctx: then it
 // reports whether that was the latter.
-func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time.Duration) (r Result, byContext bool, err error) {
-	reserver := asReserver(l)
-	if q, ok := l.(*Local); ok && reserver != nil {
+func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time.Duration) (r ratelimiter.Result, byContext bool, err error) {
+	inAdvance := asReserver(l)
+	if q, ok := l.(*Local); ok && inAdvance != nil {
 		first, byContext, err := q.queue(ctx, n, timeout)
 		if !first {
-			return Result{}, byContext, err
+			return ratelimiter.Result{}, byContext, err
 		}
 		defer q.next()
 	}
 	for {
 		var left time.Duration
 		left, byContext = timeLeft(ctx, timeout-time.Since(begin))
-		if reserver != nil {
-			r, err = reserver.Reserve(ctx, n, min(left, bookAhead))
+		if inAdvance != nil {
+			r, err = inAdvance.Reserve(ctx, n, min(left, bookAhead))
 		} else {
 			r, err = l.Allow(ctx, n)
 		}
@@ -100,12 +119,12 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 			pause = leastWait
 		}
 		due := pause
-		if reserver != nil {
+		if inAdvance != nil {
 			// r.Wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 			// granted at once.
 			p, err := l.Peek(ctx, n)
 			if err != nil {
-				return Result{}, byContext, err
+				return ratelimiter.Result{}, byContext, err
 			}
 			due = max(due, p.Wait)
 		}
@@ -113,7 +132,7 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 			return r, byContext, nil
 		}
 		if err := sleep(ctx, min(pause, lookEvery)); err != nil { // the permits may be available earlier
-			return Result{}, byContext, err
+			return ratelimiter.Result{}, byContext, err
 		}
 	}
 }
@@ -123,9 +142,9 @@ func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m 
 	if err := s.unusable(); err != nil {
 		return false, err
 	}
-	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Result, error) {
+	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) {
 		if ctx == nil {
-			return Result{}, contextError(ctx)
+			return ratelimiter.Result{}, contextError(ctx)
 		}
 		return s.wait(ctx, n, timeout, m)
 	})
@@ -133,7 +152,7 @@ func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m 
 }
 
 // wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (Result, error) {
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (ratelimiter.Result, error) {
 	begin := time.Now()
 	left, byContext := timeLeft(ctx, timeout)
 	qs, key := &s.config.queues, s.slot
@@ -144,7 +163,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 	if left <= 0 || !qs.busy(key) {
 		r, err := s.reserve(ctx, n, min(left, bookAhead), m)
 		if err != nil {
-			return Result{}, err
+			return ratelimiter.Result{}, err
 		}
 		if r.Granted {
 			return r, sleep(ctx, r.Wait)
@@ -153,37 +172,37 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 		if s.config.now().algorithm.reserves() {
 			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
-				return Result{}, err
+				return ratelimiter.Result{}, err
 			}
 			rejected = max(rejected, p.Wait)
 		}
 		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
 			_, err := tooLate(byContext)
-			return Result{}, err
+			return ratelimiter.Result{}, err
 		}
 		w.due = begin.Add(max(r.Wait, leastWait))
 	} else {
 		if err := ctx.Err(); err != nil {
-			return Result{}, err
+			return ratelimiter.Result{}, err
 		}
 		if err := checkPermits(s.now().algorithm, n); err != nil {
-			return Result{}, err
+			return ratelimiter.Result{}, err
 		}
 		if left < math.MaxInt64 {
 			r, err := s.peek(ctx, n)
 			if err != nil {
-				return Result{}, err
+				return ratelimiter.Result{}, err
 			}
 			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
 				_, err := tooLate(byContext)
-				return Result{}, err
+				return ratelimiter.Result{}, err
 			}
 		}
 	}
 	q := qs.join(s, w)
 	qs.wait(q, w)
 	if w.err != nil || !w.result.Granted {
-		return Result{}, w.err
+		return ratelimiter.Result{}, w.err
 	}
 	return w.result, sleep(ctx, w.result.Wait)
 }
@@ -204,12 +223,12 @@ func tooLate(byContext bool) (bool, error) {
 	return false, nil
 }
 
-// asReserver returns l as a Reserver if it grants permits in advance, and otherwise nil.
-func asReserver(l Limiter) Reserver {
+// asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
+func asReserver(l Limiter) reserver {
 	if a, ok := l.(interface{ Algorithm() Algorithm }); ok && !a.Algorithm().reserves() {
 		return nil
 	}
-	r, _ := l.(Reserver)
+	r, _ := l.(reserver)
 	return r
 }
 

@@ -86,9 +86,12 @@ func TestWaitAndContexts(t *testing.T) {
 // A never does not grant, and does not say when it will.
 type never struct{ asked int }
 
-func (l *never) Allow(context.Context, int64) (Result, error) { l.asked++; return Result{}, nil }
-func (l *never) Peek(context.Context, int64) (Result, error) {
-	return Result{}, errors.New("not asked")
+func (l *never) Allow(context.Context, int64) (ratelimiter.Result, error) {
+	l.asked++
+	return ratelimiter.Result{}, nil
+}
+func (l *never) Peek(context.Context, int64) (ratelimiter.Result, error) {
+	return ratelimiter.Result{}, errors.New("not asked")
 }
 
 func TestWaitDoesNotSpin(t *testing.T) {
@@ -99,12 +102,12 @@ func TestWaitDoesNotSpin(t *testing.T) {
 	})
 }
 
-// A wait through an adapter is the RateLimiter's. One that is known to take longer than there is time ends at once and takes nothing.
-func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
+// A wait for a RateLimiter is in its queue. One that is known to take longer than there is time ends at once and takes nothing.
+func TestWaitForRateLimiterKnowsThatItWouldWaitInVain(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		client := clienttest.InBubble(t, rdb)
 		r := client.RateLimiter(redistest.Key(t))
-		l := NewAdapter(r)
+		l := Limiter(r)
 		require.ErrorIs(t, Wait(t.Context(), l, 1), ratelimiter.ErrNotInitialized)
 		_, err := l.Peek(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrNotInitialized)
@@ -124,8 +127,8 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 		// Of a wait that fits nothing is cut off.
 		soon := client.RateLimiter(redistest.Key(t))
 		require.NoError(t, soon.SetRate(t.Context(), ratelimiter.Rate{Permits: 2, Interval: 5 * time.Second}))
-		require.NoError(t, Wait(t.Context(), NewAdapter(soon), 2))
-		require.True(t, redistest.Must(WaitTimeout(t.Context(), NewAdapter(soon), 2, 6*time.Second))(t))
+		require.NoError(t, Wait(t.Context(), soon, 2))
+		require.True(t, redistest.Must(WaitTimeout(t.Context(), soon, 2, 6*time.Second))(t))
 		require.Equal(t, 5*time.Second, time.Since(begin))
 
 		canceled, cancel := context.WithCancel(ctx)
@@ -138,14 +141,14 @@ func TestAdapterKnowsThatItWouldWaitInVain(t *testing.T) {
 }
 
 // When Redis is unavailable the outage policy of the RateLimiter decides.
-func TestAdapterWaitsWithoutRedis(t *testing.T) {
+func TestWaitForRateLimiterWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", DisableIdentity: true,
 			Dialer: func(context.Context, string, string) (net.Conn, error) { return nil, errors.New("rejected") }})
 		defer rdb.Close()
 		client := clienttest.New(t, rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()))
 		defer client.Close()
-		l := NewAdapter(client.RateLimiter("x"))
+		l := client.RateLimiter("x")
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		for range 3 {

@@ -86,9 +86,9 @@ func (t *traffic) play(ctx context.Context, a limit.Algorithm) (o outcome, err e
 	}
 	ask, largest := l.Reserve, int64(1)
 	if _, ok := a.(RRateLimiter); ok {
-		adapted := limit.NewAdapter(client.RateLimiter(name).WithRate(ratelimiter.Rate{Permits: t.rate.Permits, Interval: t.rate.Interval}))
-		ask = func(ctx context.Context, n int64, _ time.Duration) (limit.Result, error) {
-			return adapted.Allow(ctx, n)
+		redisson := client.RateLimiter(name).WithRate(ratelimiter.Rate{Permits: t.rate.Permits, Interval: t.rate.Interval})
+		ask = func(ctx context.Context, n int64, _ time.Duration) (ratelimiter.Result, error) {
+			return redisson.Allow(ctx, n)
 		}
 	}
 	for _, r := range t.arrivals() {
@@ -108,7 +108,7 @@ func (t *traffic) play(ctx context.Context, a limit.Algorithm) (o outcome, err e
 	for _, g := range o.grants {
 		o.worst = max(o.worst, o.window(g.at))
 	}
-	o.bound = a.Bound(t.rate.Interval, largest)
+	o.bound = limit.Bound(a, t.rate.Interval, largest)
 	return o, nil
 }
 

@@ -80,7 +80,7 @@ func setXRateLimit(h http.Header, p part) {
 		h.Set("X-RateLimit-Limit", sfInteger(p.result.Rate.Permits))
 	}
 	h.Set("X-RateLimit-Remaining", sfInteger(p.result.Available))
-	reset := p.reset
+	reset := p.result.Reset
 	if p.rejected() {
 		reset = p.result.Wait
 	}

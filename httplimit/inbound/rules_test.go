@@ -51,13 +51,13 @@ func (w *world) available(name string) int64 {
 
 // A fakeLimiter says what it is told to.
 type fakeLimiter struct {
-	peek, allow limit.Result
+	peek, allow ratelimiter.Result
 	err         error
 	taken       int64
 }
 
-func (f *fakeLimiter) Peek(context.Context, int64) (limit.Result, error) { return f.peek, f.err }
-func (f *fakeLimiter) Allow(_ context.Context, n int64) (limit.Result, error) {
+func (f *fakeLimiter) Peek(context.Context, int64) (ratelimiter.Result, error) { return f.peek, f.err }
+func (f *fakeLimiter) Allow(_ context.Context, n int64) (ratelimiter.Result, error) {
 	if f.allow.Granted {
 		f.taken += n
 	}
@@ -129,7 +129,7 @@ func TestRulesAnswer(t *testing.T) {
 
 // TestRulesTakeAllOrNothing: what looked free and is taken by others meanwhile gives back what was granted, and no more.
 func TestRulesTakeAllOrNothing(t *testing.T) {
-	yes, no := limit.Result{Granted: true, Available: 5}, limit.Result{Wait: 3 * time.Second}
+	yes, no := ratelimiter.Result{Granted: true, Available: 5}, ratelimiter.Result{Wait: 3 * time.Second}
 	rate := ratelimiter.Rate{Permits: 5, Interval: time.Minute}
 	for name, c := range map[string]struct {
 		first, second fakeLimiter
@@ -146,8 +146,8 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 		"one is not sent, open":     {fakeLimiter{err: ratelimiter.ErrOverloaded}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeClosed, 5, 0},
 		"one fails, one rejects":    {fakeLimiter{err: errFake}, fakeLimiter{peek: no}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
 		"more than there ever are":  {fakeLimiter{err: ratelimiter.ErrPermitsExceedRate}, fakeLimiter{peek: yes}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
-		"both reject: the longest":  {fakeLimiter{peek: limit.Result{Wait: time.Second}}, fakeLimiter{peek: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
-		"both reject, turned round": {fakeLimiter{peek: no}, fakeLimiter{peek: limit.Result{Wait: time.Second}}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
+		"both reject: the longest":  {fakeLimiter{peek: ratelimiter.Result{Wait: time.Second}}, fakeLimiter{peek: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
+		"both reject, turned round": {fakeLimiter{peek: no}, fakeLimiter{peek: ratelimiter.Result{Wait: time.Second}}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 	} {
 		inWorldOf(t, name, func(t *testing.T, w *world) {
 			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: "1", Limiter: c.first.of}, {Name: "2", Limiter: c.second.of}}, WithOutagePolicy(c.outage))
@@ -312,7 +312,7 @@ func TestAnyLimiter(t *testing.T) {
 // TestXRateLimitReset checks the whole seconds of X-RateLimit-Reset: 0 for a limiter that is as if it had never been used, and otherwise rounded
 // up; of a rejection those after which the request passes.
 func TestXRateLimitReset(t *testing.T) {
-	for want, results := range map[string][]limit.Result{
+	for want, results := range map[string][]ratelimiter.Result{
 		"0": {{Granted: true, Available: 5}},
 		"1": {{Granted: true, Reset: time.Nanosecond}, {Granted: true, Reset: time.Second}, {Wait: time.Microsecond, Reset: time.Hour}},
 		"2": {{Granted: true, Reset: time.Second + time.Microsecond}, {Wait: 2 * time.Second, Reset: time.Hour}},

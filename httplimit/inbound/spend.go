@@ -33,8 +33,7 @@ type part struct {
 	spend
 	limiter *ratelimiter.RateLimiter // nil where the rule has a Limiter
 	result  ratelimiter.Result
-	reset   time.Duration // when the limiter is as if it had never been used
-	unknown bool          // how many permits are left
+	unknown bool // how many permits are left
 	err     error
 }
 
@@ -55,24 +54,15 @@ func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
 // allow asks one limiter.
 func (m *Middleware) allow(ctx context.Context, s spend) part {
 	if s.rule.Limiter != nil {
-		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, s.weight) })
+		return s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Allow(ctx, s.weight) })
 	}
 	l := m.limiter(s)
 	result, err := l.Allow(ctx, s.weight)
-	return replied(s, l, result, err)
-}
-
-// replied returns the part of a RRateLimiter.
-func replied(s spend, l *ratelimiter.RateLimiter, result ratelimiter.Result, err error) part {
-	p := part{spend: s, limiter: l, result: result, err: err}
-	if result.Available < result.Rate.Permits {
-		p.reset = result.Rate.Interval // all permits are back then at the latest
-	}
-	return p
+	return part{spend: s, limiter: l, result: result, err: err}
 }
 
 // ask asks the limiter of Rule.Limiter.
-func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
+func (s spend) ask(do func(limit.Limiter) (ratelimiter.Result, error)) part {
 	p := part{spend: s}
 	panicked := guard.Call("Rule.Limiter", func() {
 		l := s.rule.Limiter(strings.TrimPrefix(s.key, ":"))
@@ -80,10 +70,12 @@ func (s spend) ask(do func(limit.Limiter) (limit.Result, error)) part {
 			p.err = invalid("Rule.Limiter of %q returned nil", s.rule.Name)
 			return
 		}
-		var r limit.Result
+		var r ratelimiter.Result
 		r, p.err = do(l)
-		p.result = ratelimiter.Result{Granted: r.Granted, Wait: r.Wait, Available: r.Available, Rate: s.rule.rateOf(l), Degraded: r.Degraded}
-		p.reset = r.Reset
+		p.result = r
+		if rate := s.rule.rateOf(l); rate != (ratelimiter.Rate{}) {
+			p.result.Rate = rate
+		}
 		// Under FailOpen nobody counts, and a request that passes has 0 left. A local quota does count.
 		p.unknown = r.Degraded && r.Granted && r.Available == 0 && r.Reset == 0
 	})
@@ -124,7 +116,7 @@ func (m *Middleware) allowAll(ctx context.Context, spends []spend) []part {
 // that grants: a RRateLimiter without a rate, and one whose outage policy decides.
 func (m *Middleware) peek(ctx context.Context, s spend) part {
 	if s.rule.Limiter != nil {
-		return s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Peek(ctx, s.weight) })
+		return s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Peek(ctx, s.weight) })
 	}
 	l := m.limiter(s)
 	result, err := l.Peek(ctx, s.weight)
@@ -134,7 +126,7 @@ func (m *Middleware) peek(ctx context.Context, s spend) part {
 		r := s.rule.now()
 		result, err = ratelimiter.Result{Granted: true, Rate: r, Available: r.Permits}, nil
 	}
-	return replied(s, l, result, err)
+	return part{spend: s, limiter: l, result: result, err: err}
 }
 
 // takeAll takes the permits of limiters that would all have granted them when they were checked.
@@ -154,7 +146,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part) {
 		if s.rule.Limiter == nil {
 			continue
 		}
-		parts[i] = s.ask(func(l limit.Limiter) (limit.Result, error) { return l.Allow(ctx, s.weight) })
+		parts[i] = s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Allow(ctx, s.weight) })
 		if !parts[i].granted() {
 			giveBack()
 			return
@@ -184,7 +176,7 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 		}
 		p.err, p.result.Degraded = err, all.Degraded
 		if all.Granted {
-			*p = replied(p.spend, p.limiter, taken(p.result, p.weight), nil)
+			p.result = taken(p.result, p.weight)
 		} else if at == bound {
 			p.result.Granted, p.result.Wait, p.result.Available = false, all.Wait, min(p.result.Available, p.weight-1)
 		}
@@ -202,6 +194,8 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 
 // taken returns r as it is after permits were taken.
 func taken(r ratelimiter.Result, permits int64) ratelimiter.Result {
-	r.Available = max(r.Available-permits, 0)
+	if r.Available = max(r.Available-permits, 0); r.Available < r.Rate.Permits {
+		r.Reset = r.Rate.Interval // all permits are back then at the latest
+	}
 	return r
 }

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/limit"
 )
 
 // checkWait tests that a call just before the end of the wait is rejected, and one at its end is granted.
@@ -99,7 +98,7 @@ func checkMany(ctx context.Context, s Key) {
 		bad[c.Largest+1] = ratelimiter.ErrPermitsExceedRate
 	}
 	for n, want := range bad {
-		for name, call := range map[string]func(context.Context, int64) (limit.Result, error){"Allow": c.l.Allow, "Peek": c.l.Peek} {
+		for name, call := range map[string]func(context.Context, int64) (ratelimiter.Result, error){"Allow": c.l.Allow, "Peek": c.l.Peek} {
 			if r, err := call(ctx, n); !errors.Is(err, want) || r.Granted {
 				fail("%s(%d): %+v, %v instead of %v", name, n, r, err, want)
 			}
@@ -133,11 +132,11 @@ func checkMany(ctx context.Context, s Key) {
 // granted with a longer wait than it allows.
 func checkReserve(ctx context.Context, s Key) {
 	c := s.caller(ctx)
-	l, ok := c.l.(limit.Reserver)
+	l, ok := c.l.(Reserver)
 	if !ok {
 		must(ErrSkipped)
 	}
-	reserve := func(n int64, atMost time.Duration) limit.Result {
+	reserve := func(n int64, atMost time.Duration) ratelimiter.Result {
 		r, err := l.Reserve(ctx, n, atMost)
 		must(err)
 		c.book(n, r.Wait, r)

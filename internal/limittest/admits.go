@@ -9,27 +9,27 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter/limit"
+	"github.com/goredisson/ratelimiter"
 )
 
 // checkBound tests, for several kinds of traffic, every window that begins and ends with a grant.
 func checkBound(ctx context.Context, s Key) {
-	wait := func(_ *caller, r limit.Result) time.Duration { return r.Wait }
+	wait := func(_ *caller, r ratelimiter.Result) time.Duration { return r.Wait }
 	for name, traffic := range map[string]struct {
 		calls int
 		most  int64 // the largest call
-		pause func(c *caller, r limit.Result) time.Duration
+		pause func(c *caller, r ratelimiter.Result) time.Duration
 	}{
 		"greedy": {1500, 1, wait},
-		"bursts at the edge": {1500, 1, func(c *caller, r limit.Result) time.Duration {
+		"bursts at the edge": {1500, 1, func(c *caller, r ratelimiter.Result) time.Duration {
 			if len(c.grants)%3 == 0 { // late in an interval, so that the next begins soon
 				return max(r.Reset-c.Resolution, 0)
 			}
 			return r.Wait
 		}},
-		"trickle": {1500, 1, func(c *caller, _ limit.Result) time.Duration { return c.each() }},
+		"trickle": {1500, 1, func(c *caller, _ ratelimiter.Result) time.Duration { return c.each() }},
 		"large":   {400, s.Largest, wait},
-		"any": {2500, min(s.Largest, 5), func(c *caller, r limit.Result) time.Duration {
+		"any": {2500, min(s.Largest, 5), func(c *caller, r ratelimiter.Result) time.Duration {
 			switch c.random.IntN(7) {
 			case 0:
 				return r.Wait

@@ -18,16 +18,16 @@ type Grant interface {
 }
 
 // grant asks for n permits that can be settled. It ends the check with ErrSkipped if the limiter has no such grants.
-func (c *caller) grant(n int64) (limit.Result, Grant) {
+func (c *caller) grant(n int64) (ratelimiter.Result, Grant) {
 	ask := c.AllowGrant
 	if ask == nil {
 		l, ok := c.l.(interface {
-			AllowGrant(ctx context.Context, n int64) (limit.Result, *limit.Grant, error)
+			AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *limit.Grant, error)
 		})
 		if !ok {
 			must(ErrSkipped)
 		}
-		ask = func(ctx context.Context, _ limit.Limiter, n int64) (limit.Result, Grant, error) {
+		ask = func(ctx context.Context, _ limit.Limiter, n int64) (ratelimiter.Result, Grant, error) {
 			return l.AllowGrant(ctx, n)
 		}
 	}

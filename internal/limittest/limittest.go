@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package limittest tests that a rate limiter keeps its promises. The limiter is any limit.Limiter: one of this
-// module, a RRateLimiter, or your own.
+// Package limittest tests that a rate limiter keeps its promises. The limiter is any limit.Limiter: one of package
+// limit, or a RRateLimiter.
 //
 //	func TestConformance(t *testing.T) {
 //		limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 //			synctest.Test(t, func(t *testing.T) {
 //				check(limittest.Key{
-//					New:     func() limit.Limiter { return newMine(10, time.Second) },
+//					New:     func() limit.Limiter { return newLimiter(log) },
 //					Rate:    limit.Rate{Permits: 10, Interval: time.Second},
-//					Bound:   limit.SlidingLog{Rate: limit.Rate{Permits: 10, Interval: time.Second}}.Bound,
+//					Bound:   func(window time.Duration, n int64) int64 { return limit.Bound(log, window, n) },
 //					Largest: 10,
 //				})
 //			})
@@ -27,8 +27,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/limit"
 )
+
+// A Reserver is a Limiter that may grant permits in advance, as the limiters of package limit do.
+type Reserver interface {
+	limit.Limiter
+	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
+}
 
 // A Key is a limiter with its promises.
 type Key struct {
@@ -63,7 +70,7 @@ type Key struct {
 	LoseReply func()
 	// AllowGrant is Allow of l with a Grant that can be settled, which is not used if the permits were not granted. If it
 	// is nil, it is the method of that name that the limiters of package limit have; others skip Settle.
-	AllowGrant func(ctx context.Context, l limit.Limiter, n int64) (limit.Result, Grant, error)
+	AllowGrant func(ctx context.Context, l limit.Limiter, n int64) (ratelimiter.Result, Grant, error)
 }
 
 // ErrSkipped is returned by a check that needs a function which the Key does not have.
@@ -187,7 +194,7 @@ func (c *caller) upTo(d time.Duration) time.Duration {
 	return c.round(time.Duration(c.random.Int64N(int64(d) + 1)))
 }
 
-func (c *caller) allow(n int64) limit.Result {
+func (c *caller) allow(n int64) ratelimiter.Result {
 	r, err := c.l.Allow(c.ctx, n)
 	if err != nil {
 		fail("Allow(%d) at %v: %w", n, c.now(), err)
@@ -202,13 +209,13 @@ func (c *caller) allow(n int64) limit.Result {
 	return r
 }
 
-func (c *caller) peek(n int64) limit.Result {
+func (c *caller) peek(n int64) ratelimiter.Result {
 	r, err := c.l.Peek(c.ctx, n)
 	must(err)
 	return r
 }
 
-func (c *caller) book(n int64, later time.Duration, r limit.Result) {
+func (c *caller) book(n int64, later time.Duration, r ratelimiter.Result) {
 	c.most = max(c.most, n)
 	if r.Granted {
 		c.grants = append(c.grants, grant{c.now() + later, n})
@@ -216,7 +223,7 @@ func (c *caller) book(n int64, later time.Duration, r limit.Result) {
 }
 
 // exhaust asks for single permits until one is rejected, and returns how many were granted and the rejection.
-func (c *caller) exhaust() (got int64, r limit.Result) {
+func (c *caller) exhaust() (got int64, r ratelimiter.Result) {
 	for most := c.Bound(c.Resolution, 1); ; got++ {
 		if r = c.allow(1); !r.Granted {
 			return got, r
