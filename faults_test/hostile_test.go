@@ -55,7 +55,7 @@ func hostile(f *fault) {
 					} else {
 						errs[k]++
 					}
-					if strange(err) && !(op.hurries() && errors.Is(err, ratelimiter.ErrUnavailable)) {
+					if strange(err) && !(op.hurries() && (errors.Is(err, ratelimiter.ErrUnavailable) || errors.Is(err, ratelimiter.ErrOverloaded))) {
 						bad = append(bad, err.Error())
 					}
 				}

@@ -24,8 +24,8 @@ type operation struct {
 	call   func(ctx context.Context, c *ratelimiter.Client, name string) (granted int64, err error)
 }
 
-// hurries reports whether the operation has a timeout, within which a busy machine need not reply. That is then
-// ErrUnavailable and no outage.
+// hurries reports whether the operation has a timeout, within which a busy machine need not reply, or even send. That is then
+// ErrUnavailable or ErrOverloaded, and no outage.
 func (op operation) hurries() bool { return strings.HasSuffix(op.name, " ms") }
 
 // only makes an operation of a call that is granted nothing.
