@@ -26,7 +26,7 @@ import (
 
 // publicPackages are the directories of the packages that programs import. Those of a module of their own come last.
 var publicPackages = []string{
-	".", "limit", "limit/limittest", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
+	".", "limit", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
 	"metricname", "ratelimiterpage", "ratelimitertest", "grpclimit", "otelratelimiter", "prometheusratelimiter",
 }
 

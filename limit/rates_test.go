@@ -202,7 +202,7 @@ func TestAClockPutBackBringsNothing(t *testing.T) {
 				return got
 			}
 			first := take()
-			require.GreaterOrEqual(t, first[0], a.Largest(), kind)
+			require.GreaterOrEqual(t, first[0], a.largest(), kind)
 			require.Equal(t, first[0], first[1], kind)
 			now = now.Add(-back)
 			require.Equal(t, [2]int64{}, take(), "%s, put back by %v", kind, back)
