@@ -239,10 +239,10 @@ run_redis() {
     lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
 }
 
-# What a server decides, on a valkey-server: the scripts, what is found out about a server, and the commands of rrl, but for
-# the tests that call redistest.NoServer; in a long run everything.
+# What a server decides, on a valkey-server: the scripts, which of their calls travel together, what is found out about a server,
+# and the commands of rrl, but for the tests that call redistest.NoServer; in a long run everything.
 run_valkey() {
-    local packages=". ./scripts ./limit/... ./httplimit/inbound ./internal/survey ./internal/doctor $path/cmd/rrl"
+    local packages=". ./scripts ./internal/dispatch ./limit/... ./httplimit/inbound ./internal/survey ./internal/doctor $path/cmd/rrl"
     if ! command -v valkey-server >/dev/null; then
         not_run valkey "install valkey-server"
         return
@@ -252,12 +252,12 @@ run_valkey() {
 }
 
 # Servers that Debian does not have, which the wheels of Python packages carry: in a long run the redis lane's tests, otherwise
-# those of root and scripts about the state in Redis and the replies of servers, on the oldest and the newest. And the scripts
+# those of root, scripts and dispatch about the state in Redis and the replies of servers, on the oldest and the newest. And the scripts
 # by the rules of Lua 5.4. Each server is counted by itself.
 run_servers() {
-    local bin version versions=() packages=". ./scripts" some
+    local bin version versions=() packages=". ./scripts ./internal/dispatch" some
     local state="NothingInUse|Replay|Evicted|LostPermits|WaitUntil|Reclaim|AvailablePermitsOnly|ReleaseTakes|OutOfRange|SetRateDeletes|AheadOfTheClock|ClockIs|WakeAtOnce|NameTheirKeys|KeepState"
-    some="-short -run=$state|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
+    some="-short -run=$state|Joint|Together|Real|Refus|Resent|Phase|Usual|Expire|CoolDown|Reserve|Servers"
     local callers="SharedAgree|AgreeOnLarge|Inspect|TrySetRate|SetRateAndUpdateRate|ExpireFamily|ExpireAt|LiftWakes|CoolDownUntil"
     [ -z "$long" ] || packages="./... $programs" some=
     if ! tools/servers.sh; then

@@ -33,7 +33,8 @@ func (through) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 type fakeRedis struct {
 	through
 	latency time.Duration
-	hello   any // the reply to a HELLO, or its error
+	hello   any           // the reply to a HELLO, or its error
+	took    time.Duration // how long Redis takes for calls in a joint
 	// judge may set the reply or error of a command. It reports false for one that is to be replied to as usual.
 	judge func(cmd redis.Cmder) bool
 	// trip is called at the beginning of a round trip, if it is not nil.
@@ -82,6 +83,10 @@ func (f *fakeRedis) fly(ctx context.Context, cmds []redis.Cmder) error {
 		default:
 			last.(OnceCmd).SetVal(v)
 		}
+		cmds = cmds[:len(cmds)-1]
+	}
+	if last, ok := cmds[len(cmds)-1].(Once); ok {
+		last.Cmder.(*redis.TimeCmd).SetVal(f.began.Add(f.took))
 		cmds = cmds[:len(cmds)-1]
 	}
 	f.note(cmds)

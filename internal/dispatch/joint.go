@@ -16,9 +16,9 @@ import (
 
 // A joint is the text that makes several calls of one script in one EVALSHA.
 //
-// KEYS and ARGV are those of the calls, one call after another. The reply is one list: how long Redis took for all, in
-// µs, and then for each call the number of elements of its reply, and these; or -1 and its reply, if that is no list; or
-// -2 and the text of its error. It is no error in a list, because go-redis stops to read at some of these.
+// KEYS and ARGV are those of the calls, one call after another. The reply is one list: when the first began, in µs since
+// the epoch, and then for each call the number of elements of its reply, and these; or -1 and its reply, if that is no
+// list; or -2 and the text of its error. It is no error in a list, because go-redis stops to read at some of these.
 type joint struct {
 	src  string
 	sha  any
@@ -74,8 +74,7 @@ for _ = 1, #KEYS / @keys do
   end
   k, a = k + @keys, a + @args
 end
-local ended = call('TIME')
-list[1] = (ended[1] - began[1]) * 1000000 + ended[2] - began[2]
+list[1] = began[1] * 1000000 + began[2]
 return list
 `
 

@@ -19,9 +19,10 @@ import (
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-// A watch is a hook that counts commands with calls of several limiters, and the calls in them.
+// A watch is a hook that counts commands with several calls of so many keys, and the calls in them.
 type watch struct {
 	redistest.Passing
+	keys          int
 	joints, calls atomic.Int64
 }
 
@@ -29,9 +30,9 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		for _, cmd := range cmds {
 			if args := cmd.Args(); len(args) > 3 {
-				if n, _ := args[2].(int); n > 3 {
+				if n, _ := args[2].(int); n > w.keys {
 					w.joints.Add(1)
-					w.calls.Add(int64(n / 3))
+					w.calls.Add(int64(n / w.keys))
 				}
 			}
 		}
@@ -181,7 +182,7 @@ func TestManyLimitersTogether(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := redistest.Start(t)
-			admin, rdb, w := s.Client(t), s.Client(t), new(watch)
+			admin, rdb, w := s.Client(t), s.Client(t), &watch{keys: 3}
 			rdb.AddHook(w)
 			client := redistest.Must(ratelimiter.New(rdb))(t)
 			defer client.Close()

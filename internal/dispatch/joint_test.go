@@ -35,7 +35,7 @@ func joining(h *hangar, judge func(name string, cmd redis.Cmder) error) {
 			cmd.SetErr(err)
 			return true
 		}
-		list := []any{int64(100)}
+		list := []any{h.began.UnixMicro()}
 		for _, arg := range args[3+n:] {
 			if err := judge(fmt.Sprint(arg), cmd); err != nil {
 				list = append(list, int64(-2), err.Error())
@@ -165,6 +165,43 @@ func TestFateOfAJoint(t *testing.T) {
 			require.Equal(t, []string{"500µs 1"}, h.sizes(), name)
 		})
 	}
+}
+
+// TestJointThatMeetsAReplica checks that calls in a joint that met READONLY are sent by themselves, in the same attempt, for
+// go-redis to read that and close the connection, and that the others keep their replies.
+func TestJointThatMeetsAReplica(t *testing.T) {
+	readOnly := redisError("READONLY You can't write against a read only replica.")
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		joining(h, func(name string, _ redis.Cmder) error {
+			if name == "a" {
+				return readOnly
+			}
+			return nil
+		})
+		h.fill()
+		h.begin(context.Background(), "a", func(_ any, err error) { require.Equal(t, readOnly, err) })
+		h.succeed("b")
+		h.wg.Wait()
+		require.Equal(t, []string{"500µs 1: b", "1ms 1: a"}, h.pipelines)
+	})
+}
+
+// TestJointsThatKeepRedisForLong checks that the next joints have fewer calls after some that have taken Redis too long, and
+// that they grow again.
+func TestJointsThatKeepRedisForLong(t *testing.T) {
+	inHangar(t, 500*time.Microsecond, func(h *hangar) {
+		joining(h, func(string, redis.Cmder) error { return nil })
+		for _, c := range []struct {
+			took time.Duration
+			most int
+		}{{tooLong, leastCalls}, {tooLong - time.Microsecond, leastCalls}, {10 * time.Microsecond, maxCalls}} {
+			h.took, h.began = c.took, time.Now()
+			h.fill()
+			h.leave(600)
+			h.wg.Wait()
+			require.Equal(t, c.most, h.d.single.most, c.took)
+		}
+	})
 }
 
 // TestJointThatRedisLacks checks that after a NOSCRIPT an EVAL carries the text of a joint, for all of its calls.

@@ -64,7 +64,9 @@ func (c *call) joint() *joint {
 	return c.script.joints.fewer()
 }
 
-// share gives each call of a joint its part of the reply. It reports false if the calls were not executed.
+// share gives each call of a joint its part of the reply. It reports false if the calls were not executed. A call that met
+// READONLY is to be sent by itself: go-redis, which closes a connection when it reads that, because the name may lead to
+// another server now, does not read it in a list.
 func (p parcel) share(reply any) bool {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {
@@ -73,27 +75,40 @@ func (p parcel) share(reply any) bool {
 	list = list[1:]
 	for _, c := range p.calls {
 		c.reply, list, c.err = part(list)
+		c.resend = c.err != nil && redis.HasErrorPrefix(c.err, "READONLY")
 	}
 	return true
 }
 
-// busy returns for how many of the calls in parcels it is known how long Redis took, and how long it took for these.
-func busy(parcels []parcel) (calls int, took time.Duration) {
-	for _, p := range parcels {
-		if list, ok := p.Val().([]any); ok && p.joint && len(list) > 0 {
-			if us, ok := list[0].(int64); ok {
-				calls, took = calls+len(p.calls), took+time.Duration(us)*time.Microsecond
+// measured reports whether a pipeline has to end with a TIME, so that it is known how long Redis took. In a joint TIME
+// would not tell: since Redis 7.2 it stands still while a script runs.
+func measured(parcels []parcel) bool {
+	return slices.ContainsFunc(parcels, func(p parcel) bool { return p.joint })
+}
+
+// busy returns for how many of the calls in parcels it is known how long Redis took, and how long it took for these. The
+// last command of the pipeline, if it is measured, was clock.
+func busy(parcels []parcel, clock *redis.TimeCmd) (calls int, took time.Duration) {
+	first, last := parcels[0], parcels[len(parcels)-1]
+	if clock == nil {
+		if from, ok := first.calls[0].script.instant(first.OnceCmd); ok {
+			if to, ok := last.calls[0].script.instant(last.OnceCmd); ok {
+				return len(parcels), to.Sub(from)
 			}
 		}
+		return 0, 0
 	}
-	if calls > 0 {
-		return calls, took
-	}
-	first, last := parcels[0], parcels[len(parcels)-1]
-	if from, ok := first.calls[0].script.instant(first.OnceCmd); ok {
-		if to, ok := last.calls[0].script.instant(last.OnceCmd); ok {
-			return len(parcels), to.Sub(from)
+	var began int64
+	for _, p := range parcels {
+		if list, ok := p.Val().([]any); ok && p.joint && len(list) > 0 && began == 0 {
+			began, _ = list[0].(int64)
+		}
+		if began > 0 {
+			calls += len(p.calls)
 		}
 	}
-	return 0, 0
+	if calls == 0 || clock.Err() != nil {
+		return 0, 0
+	}
+	return calls, clock.Val().Sub(time.UnixMicro(began))
 }

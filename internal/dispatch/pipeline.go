@@ -70,9 +70,14 @@ func (c *call) wake() { c.done <- struct{}{} }
 // true, the first call of each script carries its text.
 func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again []*call) {
 	parcels := l.pack(ctx, calls, texts)
-	cmds := make([]redis.Cmder, len(parcels), len(parcels)+1)
+	cmds := make([]redis.Cmder, len(parcels), len(parcels)+2)
 	for i := range parcels {
 		cmds[i] = parcels[i].OnceCmd
+	}
+	var clock *redis.TimeCmd
+	if measured(parcels) {
+		clock = redis.NewTimeCmd(ctx, "time")
+		cmds = append(cmds, Once{clock})
 	}
 	hello := l.joins.ask(ctx)
 	if hello != nil {
@@ -82,10 +87,10 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 	full := l.poolFull(failure)
 	var p *retry.Panic
 	panicked := errors.As(failure, &p)
-	last := cmds[len(cmds)-1].(OnceCmd)
+	last := cmds[len(cmds)-1]
 	// go-redis reads the replies in order. If the connection breaks, it sets the error on all commands, even on those
 	// with a reply.
-	broken := last.Val() == nil && last.Err() != nil && !isReply(last.Err())
+	broken := last.Err() != nil && !isReply(last.Err())
 	for _, p := range parcels {
 		reply, err := p.Result()
 		switch {
@@ -127,7 +132,7 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 	if hello != nil && !panicked {
 		l.joins.hear(*hello)
 	}
-	if calls, took := busy(parcels); calls > 1 {
+	if calls, took := busy(parcels, clock); calls > 1 {
 		l.took(calls, took)
 	}
 	return again
