@@ -149,10 +149,31 @@ func TestOutagesTestsKnowNoRedis(t *testing.T) {
 	}
 }
 
-// TestImportersGetLittle checks that programs which import the root package do not link the CLI library,
-// miniredis, testify or our other internal packages.
+// TestImportersGetLittle checks that programs which import a package link no more of this module than it is made of, and
+// neither the CLI library nor miniredis nor testify. The transport knows neither platforms nor the middleware, the middleware
+// neither the transport nor platforms, and the YAML parser comes with package rulefile alone.
 func TestImportersGetLittle(t *testing.T) {
-	require.Empty(t, redistest.Strangers(t, ".", redistest.Core...))
+	within := func(list ...string) (paths []string) {
+		for _, p := range list {
+			paths = append(paths, "httplimit/"+p)
+		}
+		return append(paths, "limit")
+	}
+	transport := append(within("internal/authority", "internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"), "httplimit")
+	platform := slices.Concat(transport, within("platform", "internal/stream"))
+	for pkg, ours := range map[string][]string{
+		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
+		"httplimit/inbound":  within("inbound", "internal/guard", "internal/keyname", "internal/rates"),
+		"httplimit/gateway":  slices.Concat(transport, within("gateway")),
+		"httplimit/rulefile": slices.Concat(platform, within("rulefile")),
+	} {
+		found := redistest.Strangers(t, "./"+pkg, slices.Concat(redistest.Core, ours)...)
+		if pkg == "httplimit/rulefile" {
+			require.NotEmpty(t, found)
+			found = slices.DeleteFunc(found, func(p string) bool { return strings.HasSuffix(p, " of go.yaml.in/yaml/v3") })
+		}
+		require.Empty(t, found, pkg)
+	}
 }
 
 // TestImportersGetLittleCanFail applies the same check to an internal package, and finds what the root must not

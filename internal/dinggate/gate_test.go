@@ -4,16 +4,12 @@ package dinggate
 
 import (
 	"encoding/json"
-	"net/http"
 	"net/http/httptest"
-	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -275,38 +271,4 @@ func TestLedger(t *testing.T) {
 		require.Equal(t, l.Callers, read.Callers)
 		require.True(t, l.Penalties[0].Until.Equal(read.Penalties[0].Until))
 	})
-}
-
-// TestManyAtOnce checks that calls that arrive at once are counted one by one: exactly 20 pass.
-func TestManyAtOnce(t *testing.T) {
-	s, err := Start()
-	require.NoError(t, err)
-	client := &http.Client{Transport: &http.Transport{}}
-	defer client.CloseIdleConnections()
-	var wg sync.WaitGroup
-	for i := range 8 {
-		wg.Go(func() {
-			for range 25 {
-				r, err := http.NewRequest("POST", s.URL+"/robot/send?access_token=R", nil)
-				if err == nil {
-					r.Header.Set(HeaderCaller, strconv.Itoa(i))
-					var resp *http.Response
-					if resp, err = client.Do(r); err == nil {
-						_ = resp.Body.Close()
-					}
-				}
-				assert.NoError(t, err)
-				s.Ledger()
-			}
-		})
-	}
-	wg.Wait()
-	l := s.Ledger()
-	require.Equal(t, Counts{Calls: 200, Admitted: 20, Refused: 180, Penalties: 1, During: 179}, l.Total)
-	require.Len(t, l.Callers, 8)
-	require.Equal(t, 200, l.Key(DimRobot, "R").Worst)
-	require.EqualValues(t, 200, l.Key(DimIP, "127.0.0.1").Calls)
-	require.NoError(t, s.Close())
-	_, err = client.Get(s.URL + LedgerPath)
-	require.Error(t, err, "still listening")
 }

@@ -3,16 +3,12 @@
 package redistest
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net"
 	"runtime/pprof"
-	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -58,54 +54,6 @@ func on(name string, f Fault) func([]string) Fault {
 			return f
 		}
 		return Fault{}
-	}
-}
-
-func TestProxyPassesEverything(t *testing.T) {
-	p, through, past := proxied(t)
-	ctx, name := t.Context(), Key(t)
-	binary := "\r\n$5\r\n\x00*3\r\n" + strings.Repeat("x", 100_000)
-	require.NoError(t, through.Set(ctx, name, binary, 0).Err())
-	assert.Equal(t, binary, past.Get(ctx, name).Val())
-	assert.Equal(t, binary, through.Get(ctx, name).Val())
-	assert.ErrorIs(t, through.Get(ctx, name+"absent").Err(), redis.Nil)
-	assert.ErrorContains(t, through.Incr(ctx, name).Err(), "not an integer")
-	nested, err := through.Eval(ctx, `return {1, {'a', {}, {'b', false}}, 'c'}`, nil).Result()
-	require.NoError(t, err)
-	assert.Equal(t, []any{int64(1), []any{"a", []any{}, []any{"b", nil}}, "c"}, nested)
-	require.NoError(t, through.HSet(ctx, name+"hash", "f", "v", "g", "w").Err()) // a map in RESP3
-	assert.Equal(t, map[string]string{"f": "v", "g": "w"}, through.HGetAll(ctx, name+"hash").Val())
-	replies, err := through.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
-		for range 200 {
-			pipe.Incr(ctx, name+"n")
-		}
-		return nil
-	})
-	require.NoError(t, err)
-	assert.Equal(t, int64(200), replies[199].(*redis.IntCmd).Val())
-	assert.Zero(t, p.Counts().LostReplies+p.Counts().LostRequests+p.Counts().Held)
-}
-
-func TestProxyFrames(t *testing.T) {
-	for _, whole := range []string{
-		"+OK\r\n", "-ERR no\r\n", ":1\r\n", "_\r\n", "#t\r\n", ",1.5\r\n", "(123\r\n",
-		"$0\r\n\r\n", "$-1\r\n", "*-1\r\n", "*0\r\n", "=7\r\ntxt:a\r\n\r\n", "!3\r\nERR\r\n",
-		"*2\r\n*1\r\n:1\r\n$4\r\n\r\n\r\n\r\n", "~1\r\n+a\r\n", "%2\r\n+a\r\n:1\r\n$1\r\nb\r\n*1\r\n:2\r\n",
-		"|1\r\n+k\r\n+v\r\n*1\r\n:1\r\n", ">2\r\n+invalidate\r\n*1\r\n$1\r\nk\r\n",
-	} {
-		in := bufio.NewReader(strings.NewReader(whole + "+next\r\n"))
-		raw, _, err := Frame(in, nil, nil)
-		require.NoError(t, err, "%q", whole)
-		require.Equal(t, whole, string(raw))
-		_, _, err = Frame(bufio.NewReader(strings.NewReader(whole[:len(whole)-1])), nil, nil)
-		require.Error(t, err, "%q cut short", whole)
-	}
-	_, words, err := Frame(bufio.NewReader(strings.NewReader("*2\r\n$3\r\nGET\r\n$2\r\na\x00\r\n")), nil, nil)
-	require.NoError(t, err)
-	require.Equal(t, []string{"GET", "a\x00"}, words)
-	for _, bad := range []string{"$\n", "*x\r\n", "*1\r\n"} {
-		_, _, err := Frame(bufio.NewReader(strings.NewReader(bad)), nil, nil)
-		require.Error(t, err, "%q", bad)
 	}
 }
 
@@ -212,29 +160,6 @@ func TestProxyRejects(t *testing.T) {
 	assert.Equal(t, "dial", dial.Op)
 	p.Admit()
 	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
-}
-
-// TestProxyEndsWhole checks that Close ends the connections, whatever they are waiting for.
-func TestProxyEndsWhole(t *testing.T) {
-	p, through, _ := proxied(t)
-	name := Key(t)
-	p.Judge(on("incr", Fault{Hold: time.Hour}))
-	var callers sync.WaitGroup
-	for i := range 8 {
-		callers.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-			defer cancel()
-			assert.Error(t, through.Do(ctx, []string{"incr", "blpop"}[i%2], name+strconv.Itoa(i), 0).Err())
-		})
-	}
-	require.Eventually(t, func() bool { return p.Counts().Requests >= 8 && p.Counts().Held > 0 }, time.Minute, time.Millisecond)
-	require.NotZero(t, proxyGoroutines(t))
-	p.Close()
-	p.Close()
-	p.Admit() // a closed proxy still rejects
-	require.Zero(t, proxyGoroutines(t))
-	callers.Wait()
-	assert.Error(t, through.Ping(context.Background()).Err())
 }
 
 func proxyGoroutines(t *testing.T) int {
