@@ -103,10 +103,13 @@ func pass(to, from net.Conn, delay time.Duration) {
 	}
 }
 
-// cluster starts three masters. All of them are on this machine, and share its cores with each other and with the callers.
-func cluster(tb testing.TB) place {
+// cluster starts three masters.
+func cluster(tb testing.TB) place { return clusterOf(tb, 3) }
+
+// clusterOf starts masters. All of them are on this machine, and share its cores with each other and with the callers.
+func clusterOf(tb testing.TB, masters int) place {
 	var addrs []string
-	for _, node := range redistest.StartCluster(tb).Nodes() {
+	for _, node := range redistest.StartClusterOf(tb, masters).Nodes() {
 		addrs = append(addrs, node.Addr())
 	}
 	return placeOf(addrs...)

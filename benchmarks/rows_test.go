@@ -49,11 +49,17 @@ func rows() (list []row) {
 	add("limiters-expiring", redisson+"|least", load{callers: 64, limiters: many, interval: time.Second}.run)
 	add("link", "ours|limit-gcra|redis_rate.*|least", load{callers: 256, limiters: many}.run).at = farAway
 	add("processes", "ours|script|redis_rate", load{callers: 16, processes: 4}.run)
+	for _, processes := range []int{1, 2, 8} {
+		add(fmt.Sprintf("processes-%d", processes), "ours", load{callers: 16, processes: processes}.run)
+	}
 	add("limiters-processes", "ours|script|limit-gcra|redis_rate.*|least", load{callers: 64, limiters: many, processes: short(8, 3)}.run)
 	add("cluster", "ours|limit-gcra|redis_rate", load{callers: 64, limiters: many}.run).at = cluster
 	add("flights", "ours|limit-gcra|redis_rate-autopipeline", load{callers: 512, limiters: many, flights: true}.run)
 	add("rejections", redisson+"|ours-endable|redis_rate", load{callers: 64, reject: true}.run)
 	whole("waiters", redisson, waiters{short(500, 40), fullWindow}.run)
+	for _, limiters := range []int{1, 100, short(10_000, 200), short(1_000_000, 300)} {
+		whole(fmt.Sprintf("grows-%d", limiters), "ours", crowd{limiters, short(10_000, 100)}.run)
+	}
 	for _, members := range []int{short(100_000, 2000), short(1_000_000, 3000)} {
 		whole(fmt.Sprintf("expired-%d", members), "ours|script|least", expired(members).run)
 	}

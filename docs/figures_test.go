@@ -67,6 +67,27 @@ func TestFigures(t *testing.T) {
 	require.Greater(t, checked, 60)
 }
 
+// TestFiguresOfGrowth checks the table of what limiters take, and what follows from it, against the run.
+func TestFiguresOfGrowth(t *testing.T) {
+	run, page := medians(t), pages(t)["docs/benchmarks.md"]
+	rows := map[string]string{"1": "1", "100": "100", "10,000": "10000", "1,000,000": "1000000"}
+	for limiters, row := range rows {
+		row = "grows-" + row + " ours "
+		require.Contains(t, page, fmt.Sprintf("\n| %s | %.1f MB | %.1f MB |\n", limiters, run[row+"redis-B"]/1e6, run[row+"process-B"]/1e6))
+	}
+	each := func(unit string) float64 {
+		return (run["grows-1000000 ours "+unit] - run["grows-1 ours "+unit]) / 999_999
+	}
+	require.Contains(t, page, fmt.Sprintf("takes %.0f bytes of Redis and %.0f bytes of a process", each("redis-B"), each("process-B")))
+	require.Contains(t, page, fmt.Sprintf("take %.1f kB each", run["grows-10000 ours B/waiter"]/1e3))
+	for _, processes := range []string{"-1", "-2", "", "-8"} {
+		require.Contains(t, page, fmt.Sprintf("takes %.2f calls a request", run["processes"+processes+" ours calls/op"]), processes)
+	}
+	limit := 1e9 / run["limiters-64 ours cpu-ns/op"] * 0.8
+	require.Contains(t, page, fmt.Sprintf("some %.0f,000 calls a second, and six are with %.0f00,000", limit/1e3, limit*6/1e5))
+	require.Contains(t, page, fmt.Sprintf("has %.2f µs of Redis a permit", run["callers-512 ours cpu-ns/op"]/1e3))
+}
+
 // TestReclaimFigure checks that the pages, the doctor and its page say the same of Redisson's first call after a pause, and that it
 // is the median of the run.
 func TestReclaimFigure(t *testing.T) {

@@ -22,17 +22,23 @@ const slots = 16384
 // clusterTimeout bounds the time in which the nodes join, which takes a second or two of gossip.
 const clusterTimeout = 30 * time.Second
 
-// A Cluster is three masters on loopback, without replicas, that belong to one test.
+// A Cluster is masters on loopback, without replicas, that belong to one test.
 type Cluster struct {
 	nodes []*Server
 }
 
-// StartCluster starts a cluster of the lane's kind and returns when every node reports that the cluster is complete.
+// StartCluster starts a cluster of three masters of the lane's kind and returns when every node reports that the cluster is complete.
 // In the miniredis lane it skips t, as [NeedReal] does. It must be called outside of bubbles.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
+	return StartClusterOf(t, 3)
+}
+
+// StartClusterOf is StartCluster for so many masters.
+func StartClusterOf(t testing.TB, masters int) *Cluster {
+	t.Helper()
 	c := new(Cluster)
-	for range 3 {
+	for range masters {
 		c.nodes = append(c.nodes, Start(t,
 			"--cluster-enabled", "yes",
 			"--cluster-config-file", "nodes.conf",
