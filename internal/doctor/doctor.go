@@ -345,8 +345,10 @@ func oneLine(err error) string { return strings.Join(strings.Fields(err.Error())
 // Examine returns what the checks find in the states alone that somebody has read: the keys that all clients share, and
 // those of clients. The commands are about to. It sends nothing, so it finds less than [Doctor.Limiter].
 func Examine(to Target, main *survey.State, clients ...*survey.State) []Finding {
-	if main.ClientID != "" {
-		clients = append([]*survey.State{main}, clients...)
+	if client := main; client.ClientID != "" {
+		main, clients = client.Shared(), append([]*survey.State{client}, clients...)
 	}
-	return (&patient{name: main.Name, to: to, main: main, clients: clients, divided: !main.OneInstant}).examine()
+	p := &patient{name: main.Name, to: to, main: main, clients: clients, divided: !main.OneInstant}
+	p.leaveOut()
+	return p.examine()
 }

@@ -431,3 +431,39 @@ func TestExplanations(t *testing.T) {
 	}
 	require.Equal(t, table.String(), there, "RRL_TEST_DOCS=write go test -run Explanations ./internal/doctor writes it")
 }
+
+// TestExamineOfOneClient examines what was read of one client: its permits are not those of a limiter of the other type.
+func TestExamineOfOneClient(t *testing.T) {
+	for what, c := range map[string]struct {
+		acts  []act
+		check string // empty for none
+	}{
+		"in use":      {[]act{rate(1), grantOf(":"+redisson1, 4, 0), valueOf(":"+redisson1, 6)}, ""},
+		"no keys":     {[]act{rate(1)}, ""},
+		"overall":     {[]act{rate(0), grant(4, 0), value(6)}, ""},
+		"stuck":       {[]act{rate(1), valueOf(":"+redisson1, 6)}, "stuck"},
+		"other type":  {[]act{rate(0), grantOf(":"+redisson1, 4, 0), valueOf(":"+redisson1, 6)}, "other-type"},
+		"no hash":     {[]act{grantOf(":"+redisson1, 4, 0), valueOf(":"+redisson1, 6)}, "remains"},
+		"a neighbour": {[]act{rate(1), member(":"+redisson1, []byte("bob"), 2*time.Hour), valueOf(":"+redisson1, "seventeen")}, ""},
+		"broken rate": {[]act{rate(1), hash("rate", "many"), grantOf(":"+redisson1, 4, 0), valueOf(":"+redisson1, 6)}, "malformed"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			w := newWard(t)
+			w.do(c.acts...)
+			var checks []string
+			for _, f := range Examine(Target{}, redistest.Must(survey.New(w.rdb).Read(w.ctx, w.name, redisson1))(t)) {
+				if f.Severity > Info {
+					checks = append(checks, f.Check)
+				}
+				if f.Check == "malformed" {
+					require.Contains(t, f.Fix, "--type per_client --client "+redisson1+" --write")
+				}
+			}
+			if c.check == "" {
+				require.Empty(t, checks)
+			} else {
+				require.Equal(t, []string{c.check}, checks)
+			}
+		})
+	}
+}

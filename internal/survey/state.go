@@ -115,6 +115,17 @@ func (s *Survey) readAt(ctx context.Context, rdb redis.UniversalClient, name, cl
 	return nil, fmt.Errorf("the keys of %q change their types faster than they can be read", name)
 }
 
+// Shared returns what st, which is the state of a client, says of the keys that all clients share: the hash. The value and the
+// permits, which were not read, are taken to be absent.
+func (st *State) Shared() *State {
+	shared := *st
+	shared.ClientID, shared.Keys = "", keysOf(st.Name, "")
+	shared.Types = [3]string{st.Types[0], "none", "none"}
+	shared.TTLs = [3]time.Duration{st.TTLs[0], -2, -2}
+	shared.Value, shared.HasValue, shared.Count, shared.Members, shared.Whole, shared.ahead = "", false, 0, nil, true, ""
+	return &shared
+}
+
 // keysOf returns the hash, value and permits keys.
 func keysOf(name, client string) [3]string {
 	return [3]string(redisson.NewKeys(name, client).Of(typeOf(client)))
