@@ -68,7 +68,7 @@ func (l *RateLimiter) CoolDown(ctx context.Context, until time.Time, opts ...Coo
 	// Compared in seconds as well, because time.Until overflows for an absurd instant, which then seems to be in the
 	// past.
 	if left > maxCoolDown || until.Unix() > time.Now().Add(maxCoolDown).Unix() {
-		return invalid("cool-down of %q until %v is longer than %v", l.name, until, maxCoolDown)
+		return invalid("cool-down of %q until %s is longer than %v", l.name, until.Format(time.RFC3339), maxCoolDown)
 	}
 	if left <= 0 {
 		return nil

@@ -27,11 +27,13 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 		flags = append(slices.Clone(flags), &cli.BoolFlag{Name: "base64", Usage: "NAME is in base64, for names that a shell cannot carry"})
 	}
 	return &cli.Command{
-		Name:            name,
-		Usage:           usage,
-		ArgsUsage:       args,
-		Description:     description,
-		OnUsageError:    command.OnUsageError,
+		Name:        name,
+		Usage:       usage,
+		ArgsUsage:   args,
+		Description: description,
+		OnUsageError: func(ctx context.Context, c *cli.Command, err error, isSub bool) error {
+			return said(c, command.OnUsageError(ctx, c, err, isSub), command.ExitUsage)
+		},
 		HideHelpCommand: true,
 		Flags:           redisFlags(flags...),
 		Action: func(ctx context.Context, c *cli.Command) error {
@@ -67,9 +69,9 @@ func ended(ctx context.Context, c *cli.Command, err error) error {
 	case err == nil || errors.As(err, &exit):
 		return err
 	case ctx.Err() != nil:
-		return command.ErrInterrupted
+		return said(c, command.ErrInterrupted, command.ExitInterrupted)
 	case errors.As(err, &usage):
-		return err
+		return said(c, err, command.ExitUsage)
 	}
 	exit = command.ExitError{Code: command.ExitFailed, Err: err}
 	var gone absentError
@@ -84,12 +86,17 @@ func ended(ctx context.Context, c *cli.Command, err error) error {
 		exit.Code = exitNoAccess
 	}
 	exit.Err = advise(err)
+	return said(c, exit, exit.Code)
+}
+
+// said returns the error of a command, after it was written if the command writes JSON.
+func said(c *cli.Command, err error, code int) error {
 	if c.Bool("json") {
-		if err := term.EncodeJSON(c.Root().Writer, jsonError{survey.OneLine(exit.Err), exit.Code}); err != nil {
+		if err := term.EncodeJSON(c.Root().Writer, jsonError{survey.OneLine(err), code}); err != nil {
 			return err
 		}
 	}
-	return exit
+	return err
 }
 
 // An incomplete is the error of a command that has done a part of its work.

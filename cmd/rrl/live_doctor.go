@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -115,7 +116,11 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			return err
 		}
 	} else {
-		writeReport(out, r, c.Args().Present())
+		text := bufio.NewWriter(out) // which keeps the first error for Flush
+		writeReport(text, r, c.Args().Present())
+		if err := text.Flush(); err != nil {
+			return command.ExitError{Code: exitNoAccess, Err: err} // nobody knows what was found
+		}
 	}
 	switch {
 	case r.Blind():

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
 	"io"
@@ -57,15 +58,20 @@ func inspectCommand() *cli.Command {
 			if c.Bool("json") {
 				return term.EncodeJSON(c.Root().Writer, v.Detail(rdb.to, members))
 			}
-			return (&inspection{v, rdb.to, c.Root().Writer}).write(c.Bool("clients"), members)
+			out := bufio.NewWriter(c.Root().Writer) // which keeps the first error for Flush
+			if err := (&inspection{v, rdb.to, out, term.Width(c.Root().Writer)}).write(c.Bool("clients"), members); err != nil {
+				return err
+			}
+			return out.Flush()
 		})
 }
 
 // An inspection writes a limiter for people.
 type inspection struct {
 	*view.Limiter
-	to  doctor.Target
-	out io.Writer
+	to    doctor.Target
+	out   io.Writer
+	width int // of a line; 0 for any
 }
 
 func expires(ttl time.Duration) string {
@@ -173,7 +179,7 @@ func (v *inspection) writeClients() error {
 		}
 		t.add(visible(c.ClientID), left, wait, fmt.Sprint(c.Count), last, brief(max(c.TTLs[1], c.TTLs[2])))
 	}
-	if err := t.write(v.out, term.Width(v.out)); err != nil {
+	if err := t.write(v.out, v.width); err != nil {
 		return err
 	}
 	if v.More {
@@ -198,7 +204,7 @@ func (v *inspection) writeMembers(limit int) error {
 		}
 		t.add(granted, fmt.Sprint(g.Permits), back, strings.TrimSpace(g.Writers+" "+g.Process), g.What, g.Bytes)
 	}
-	if err := t.write(v.out, term.Width(v.out)); err != nil {
+	if err := t.write(v.out, v.width); err != nil {
 		return err
 	}
 	if int64(limit) < v.Count {

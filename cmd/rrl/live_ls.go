@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/rivo/uniseg"
 	"github.com/urfave/cli/v3"
 )
 
@@ -55,7 +56,7 @@ func lsCommand() *cli.Command {
 				}
 			}
 			if high := term.Height(l.out); high > 0 && !c.IsSet("limit") && !l.asJSON {
-				l.limit = max(5, high-5)
+				l.high, l.limit = high, max(leastRows, high-5)
 			}
 			return l.run(ctx, survey.New(rdb.UniversalClient), survey.Query{Match: c.String("match"), Remains: c.Bool("remains"), MaxKeys: c.Int64("max-keys")})
 		})
@@ -66,9 +67,23 @@ type lister struct {
 	out     io.Writer
 	asJSON  bool
 	limit   int
+	high    int // the lines of a terminal, if it sets the limit
 	waiting bool
 	by      view.Order // nil for the order in which they are found
 	where   string
+}
+
+const (
+	leastRows    = 5 // that are shown, however low the terminal is
+	thereAreMore = "There are more: --limit 0 lists all, --match some."
+)
+
+// linesOf returns how many lines a text takes of a terminal.
+func linesOf(text string, width int) int {
+	if width <= 0 {
+		return 1
+	}
+	return max(1, (uniseg.StringWidth(text)+width-1)/width)
 }
 
 // pageRows is after how many rows of a long list the rows so far are written.
@@ -117,6 +132,13 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 	}
 	if l.by != nil {
 		view.Sort(list, l.by)
+		if l.high > 0 { // the heads, a blank line, and the line where the cursor is
+			width := term.Width(l.out)
+			l.limit = max(leastRows, l.high-3-linesOf(sum.line(visible(l.where)), width))
+			if len(list) > l.limit {
+				l.limit = max(leastRows, l.limit-linesOf(thereAreMore, width))
+			}
+		}
 		if more = l.limit > 0 && len(list) > l.limit; more {
 			list = list[:l.limit]
 		}
@@ -138,7 +160,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 			fmt.Fprintf(l.out, "There are no such limiters in %s.\n", visible(l.where))
 		}
 		if more {
-			fmt.Fprintf(l.out, "There are more: --limit 0 lists all, --match some.\n")
+			fmt.Fprintln(l.out, thereAreMore)
 		}
 	}
 	if len(errs) > 0 {
@@ -229,7 +251,7 @@ func addLimiter(t *table, r *view.Row) {
 	switch {
 	case r.Is(view.Stuck):
 		wait = "stuck"
-	case r.Is(view.Malformed) && r.Rate.Permits > 0:
+	case r.Is(view.Malformed) && r.Kind == survey.Live:
 		wait = "fails"
 	}
 	if r.Used != survey.Unknown {

@@ -83,7 +83,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", c.String("listen"))
 	if err != nil {
-		return fmt.Errorf("--listen: %w", err)
+		return command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("--listen: %w", err)} // a network error, but not of Redis
 	}
 	var handler http.Handler = page
 	if local && token == "" {

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"slices"
 	"strings"
@@ -223,7 +224,8 @@ func Within[T any](ctx context.Context, patience time.Duration, f func(context.C
 func Unreachable(err error) bool {
 	var reply redis.Error
 	var network net.Error
-	return err != nil && !errors.As(err, &reply) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded))
+	var file *fs.PathError // of the output, for instance; it has the methods of a net.Error
+	return err != nil && !errors.As(err, &reply) && !errors.As(err, &file) && (errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, context.DeadlineExceeded))
 }
 
 // Divided reports whether the keys are spread over the slots of a cluster.

@@ -232,7 +232,7 @@ func (v *Limiter) Grants(most int) (list []Grant) {
 		}
 		g := Grant{Permits: m.Permits, Layout: m.Layout().String(), Writers: m.Writers(), What: v.What(m), Bytes: hex.EncodeToString([]byte(m.Raw))}
 		if at, ok := m.Granted(); ok {
-			at = at.UTC()
+			at = moment(at)
 			g.Granted = &at
 		}
 		if tag, ok := m.Process(); ok {

@@ -276,10 +276,23 @@ func roundUp(d time.Duration) *int64 {
 	return &ms
 }
 
+// moment returns an instant that JSON can have, whose years are 0 to 9999. What lies in a key may be any number.
+func moment(at time.Time) time.Time {
+	at = at.UTC()
+	first, last := time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	switch {
+	case at.Before(first):
+		return first
+	case at.After(last):
+		return last
+	}
+	return at
+}
+
 func instant(ms int64) *time.Time {
 	if ms == 0 {
 		return nil
 	}
-	at := time.UnixMilli(ms).UTC()
+	at := moment(time.UnixMilli(ms))
 	return &at
 }
