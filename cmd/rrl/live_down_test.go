@@ -107,17 +107,61 @@ func TestRecordAndReplay(t *testing.T) {
 	l.limiter(l.base+"orders", tenAMinute)
 	l.stuck(l.base + "stuck")
 	file := filepath.Join(t.TempDir(), "looks")
-	require.Regexp(t, `^\d+ looks are in `, l.ok("record", file, "--match", l.base+"*", "--every", "100ms", "--for", "1s"))
+	require.Regexp(t, ` has \d+ looks?: rrl replay `, l.ok("record", file, "--match", l.base+"*", "--every", "100ms", "--for", "1s"))
 	l.ends(command.ExitUsage, "exists", "record", file)
 	code, out, errs := rrl(t, "replay", file)
 	require.Equal(t, command.ExitOK, code, errs)
 	require.Regexp(t, `^\d\d:\d\d:\d\dZ  2 of 2 limiters\nNAME .*\n`+regexp.QuoteMeta(l.base)+`stuck .* stuck .*\n`+regexp.QuoteMeta(l.base)+`orders .* 10/1m .*\n`, out)
 	_, one, _ := rrl(t, "replay", file, "--match", l.base+"orders", "--sort", "name")
 	require.NotContains(t, one, "stuck")
-	_, none, _ := rrl(t, "replay", file, "--from", "99")
-	require.Empty(t, none)
-	require.NoError(t, os.WriteFile(file, []byte("{"), 0o600))
-	code, _, errs = rrl(t, "replay", file)
+	whole := redistest.Must(os.ReadFile(file))(t)
+	for name, c := range map[string]struct {
+		text string
+		args []string
+		code int
+		want string
+	}{
+		"later":        {string(whole), []string{"--from", "2999-01-01T00:00:00Z"}, command.ExitAbsent, "no look in .* is from then on"},
+		"no such name": {string(whole), []string{"--match", l.base}, command.ExitAbsent, "or has that limiter"},
+		"no time":      {string(whole), []string{"--from", "99"}, command.ExitUsage, `--from "99" is no time`},
+		"back":         {string(whole), []string{"--every", "-1s"}, command.ExitUsage, "--every not below 0"},
+		"cut off":      {string(whole[:len(whole)-9]), nil, command.ExitFailed, "is cut off: its last look is not whole"},
+		"no file":      {"x", nil, command.ExitFailed, "is no file of rrl record"},
+		"another file": {"{}", nil, command.ExitFailed, "is no file of rrl record: a look has format 0, and this version reads 1"},
+		"empty":        {"", nil, command.ExitAbsent, "no look in "},
+	} {
+		file := filepath.Join(t.TempDir(), "looks")
+		require.NoError(t, os.WriteFile(file, []byte(c.text), 0o600))
+		code, _, errs := rrl(t, append([]string{"replay", file}, c.args...)...)
+		require.Equal(t, c.code, code, name)
+		require.Regexp(t, c.want, errs, name)
+	}
+	next := filepath.Join(t.TempDir(), "next")
+	code, _, errs = rrl(t, "record", next, "--redis", l.url, "--for", "1ns")
 	require.Equal(t, command.ExitFailed, code)
-	require.Contains(t, errs, "is no file of rrl record")
+	require.Contains(t, errs, "it ended before the first look, and there is no file")
+	require.NoFileExists(t, next)
+}
+
+// TestReplayBegins shows the looks of two days from a time of day on, and from an instant on.
+func TestReplayBegins(t *testing.T) {
+	var text strings.Builder
+	for _, at := range []string{"2026-01-01T23:59:00Z", "2026-01-02T00:01:00Z", "2026-01-02T00:06:00Z"} {
+		fmt.Fprintf(&text, `{"format":1,"at":%q,"all":1,"rows":[{"Name":"\ufffd","raw":"//79","Rate":{"Permits":5,"Interval":1000000000}}]}`+"\n", at)
+	}
+	file := filepath.Join(t.TempDir(), "looks")
+	require.NoError(t, os.WriteFile(file, []byte(text.String()), 0o600))
+	for from, want := range map[string]string{
+		"": "23:59 00:01 00:06", "23:00:00": "23:59 00:01 00:06", "00:05:00": "23:59 00:01 00:06", "23:59:30": "", "2026-01-02T00:00:00Z": "00:01 00:06",
+	} {
+		_, out, errs := rrl(t, "replay", file, "--from", from)
+		got := regexp.MustCompile(`(?m)^(\d\d:\d\d):00Z`).FindAllStringSubmatch(out, -1)
+		var times []string
+		for _, m := range got {
+			times = append(times, m[1])
+		}
+		require.Equal(t, want, strings.Join(times, " "), "%s: %s", from, errs)
+	}
+	_, out, _ := rrl(t, "replay", file, "--match", "\xff\xfe\xfd")
+	require.Contains(t, out, `\xff\xfe\xfd`)
 }

@@ -200,6 +200,7 @@ type top struct {
 	first []view.Row // those that are read again
 	swept time.Time
 	at    time.Time  // of a recorded look; the zero time for now
+	still bool       // looks follow each other on a terminal, in place of one at a time
 	next  chan sweep // of the sweep that is being made, or nil
 }
 
@@ -282,7 +283,7 @@ func (t *top) show(rows []view.Row, asJSON bool) error {
 	for i := range rows {
 		addLimiter(table, &rows[i])
 	}
-	if term.Is(t.out) {
+	if term.Is(t.out) && !t.still {
 		fmt.Fprint(t.out, "\x1b[H\x1b[2J")
 	}
 	of := survey.Counted(t.all, "limiter")
