@@ -92,8 +92,8 @@ func (c *call) rejected(err error) {
 func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err error) {
 	end := time.Now().Add(p.wait)
 	rejection := func(name string, wait time.Duration, reason Reason) error {
-		e := &Error{Limiter: name, Wait: wait, Reason: reason, MaxWait: p.wait, BoundBy: p.by}
-		if p.by == BoundDeadline {
+		e := &Error{Limiter: name, Wait: wait, Reason: reason, MaxWait: p.wait, boundBy: p.by}
+		if p.by == boundDeadline {
 			e.Err = context.DeadlineExceeded
 		}
 		return e

@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 )
 
-// MaxPeek is the largest number of bytes of a response's body that a Detector sees, unless WithPeek says less.
-const MaxPeek = 64 << 10
+// maxPeek is the largest number of bytes of a response's body that a Detector sees, unless WithPeek says less.
+const maxPeek = 64 << 10
 
 // A Response is what a [Detector] sees of a platform's response: its status, its header and the start of its body. A
 // Detector must not change it or keep it.
@@ -22,7 +22,7 @@ type Response struct {
 	Status int
 	// Header is the response's header. It is the caller's too.
 	Header http.Header
-	// Body is the start of the body, at most MaxPeek bytes. If net/http has left a gzip or deflate Content-Encoding in
+	// Body is the start of the body, at most 64 KiB, see [WithPeek]. If net/http has left a gzip or deflate Content-Encoding in
 	// place, Body is decoded, as far as the bytes that were read allow.
 	Body []byte
 	// Complete reports whether Body is the whole body.

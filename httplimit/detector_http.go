@@ -51,12 +51,12 @@ func HTTPDetector() Detector {
 	}}
 }
 
-// DefaultMaxRetryAfter is the bound of Retry-After unless [WithMaxRetryAfter] sets another. An hour is the longest window of
+// defaultMaxRetryAfter is the bound of Retry-After unless [WithMaxRetryAfter] sets another. An hour is the longest window of
 // a documented limit whose end such a header names (GitHub's). If a host asks for more, a request is sent to it once an hour.
-const DefaultMaxRetryAfter = time.Hour
+const defaultMaxRetryAfter = time.Hour
 
 func (r *Response) longestRetryAfter() time.Duration {
-	return cmp.Or(r.maxRetryAfter, DefaultMaxRetryAfter)
+	return cmp.Or(r.maxRetryAfter, defaultMaxRetryAfter)
 }
 
 // rateLimitReset returns how long it takes until the exhausted quotas of RateLimit are open again.

@@ -144,7 +144,7 @@ func FuzzRateLimit(f *testing.F) {
 		v := HTTPDetector().Detect(&Response{Status: 503, Now: arrival, Header: http.Header{"Ratelimit": {field}}})
 		require.Equal(t, r == 0 && wait >= 0, v.Throttled, "%s", field)
 		if v.Throttled {
-			require.Equal(t, min(float64(wait), DefaultMaxRetryAfter.Seconds()), v.Until.Sub(arrival).Seconds())
+			require.Equal(t, min(float64(wait), defaultMaxRetryAfter.Seconds()), v.Until.Sub(arrival).Seconds())
 		}
 	})
 }

@@ -27,15 +27,15 @@ const (
 	ReasonRule        Reason = "a rule cannot be applied"   // a name or a weight that cannot be used, a limiter without a rate
 )
 
-// A Bound says which setting bounds the wait of a request.
-type Bound string
+// A bound says which setting bounds the wait of a request.
+type bound string
 
-// The bounds of an [Error]; the smallest that applies to a request counts.
+// The bounds of a wait; the smallest that applies to a request counts.
 const (
-	BoundDeadline  Bound = "the deadline of its context"
-	BoundContext   Bound = "ContextWithMaxWait"
-	BoundTransport Bound = "WithMaxWait"
-	BoundDefault   Bound = "DefaultMaxWait" // for a request with none of the others
+	boundDeadline  bound = "the deadline of its context"
+	boundContext   bound = "ContextWithMaxWait"
+	boundTransport bound = "WithMaxWait"
+	boundDefault   bound = "DefaultMaxWait" // for a request with none of the others
 )
 
 // An Error says why a request was rejected before it was sent: errors.Is(err, [ErrRejected]) holds for every Error.
@@ -46,10 +46,10 @@ type Error struct {
 	Limiter string
 	// Wait is the shortest time after which that limiter can grant the request, or 0 if it is not known.
 	Wait time.Duration
-	// MaxWait is how long the request was allowed to wait, and BoundBy says what set that bound. Both are zero unless
+	// MaxWait is how long the request was allowed to wait; the text of the Error says what set that bound. It is 0 unless
 	// the wait was too long.
 	MaxWait time.Duration
-	BoundBy Bound
+	boundBy bound
 	// Reason is one of the reasons above.
 	Reason Reason
 	// Err is the cause, or nil. It is the context's error, which is context.DeadlineExceeded also if the deadline left
@@ -69,8 +69,8 @@ func (e *Error) Error() string {
 		}
 		b.WriteString(")")
 	}
-	if e.BoundBy != "" {
-		fmt.Fprintf(&b, ", %v allowed by %s", e.MaxWait.Round(time.Millisecond), e.BoundBy)
+	if e.boundBy != "" {
+		fmt.Fprintf(&b, ", %v allowed by %s", e.MaxWait.Round(time.Millisecond), e.boundBy)
 	}
 	if e.Err != nil {
 		b.WriteString(": " + e.Err.Error())

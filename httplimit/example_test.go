@@ -257,13 +257,13 @@ func ExampleError() {
 			return "a defect in " + panicked.Func
 		case !errors.As(err, &rejected):
 			return "sent"
-		case rejected.Reason == httplimit.ReasonWait && rejected.BoundBy == httplimit.BoundTransport:
-			return fmt.Sprintf("come again in %v, or give WithMaxWait more than %v", rejected.Wait, rejected.MaxWait)
+		case rejected.Reason == httplimit.ReasonWait:
+			return fmt.Sprintf("come again in %v, or wait for longer than %v", rejected.Wait, rejected.MaxWait)
 		}
 		return string(rejected.Reason)
 	}
-	fmt.Println(explain(&httplimit.Error{Reason: httplimit.ReasonWait, BoundBy: httplimit.BoundTransport, Wait: 9 * time.Second, MaxWait: time.Second}))
-	// Output: come again in 9s, or give WithMaxWait more than 1s
+	fmt.Println(explain(&httplimit.Error{Reason: httplimit.ReasonWait, Wait: 9 * time.Second, MaxWait: time.Second}))
+	// Output: come again in 9s, or wait for longer than 1s
 }
 
 // A program that takes rules from its user shows what is wrong with which field.

@@ -184,7 +184,7 @@ func TestRealTrailers(t *testing.T) {
 		w.Header().Set("Trailer", "X-Sum")
 		switch r.URL.Path {
 		case "/long":
-			_, _ = w.Write(bytes.Repeat([]byte("x"), 3*MaxPeek))
+			_, _ = w.Write(bytes.Repeat([]byte("x"), 3*maxPeek))
 		case "/late":
 			_, _ = io.WriteString(w, "x")
 			_ = http.NewResponseController(w).Flush()

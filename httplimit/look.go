@@ -109,9 +109,9 @@ func (c *call) show(r *Response, body []byte, complete bool) {
 	if err == nil {
 		// Bounded: some hundred bytes can decode to gigabytes.
 		var plain []byte
-		plain, err = io.ReadAll(io.LimitReader(source, MaxPeek+1))
-		r.Complete = complete && err == nil && len(plain) <= MaxPeek
-		r.Body = plain[:min(len(plain), MaxPeek)]
+		plain, err = io.ReadAll(io.LimitReader(source, maxPeek+1))
+		r.Complete = complete && err == nil && len(plain) <= maxPeek
+		r.Body = plain[:min(len(plain), maxPeek)]
 	}
 	if err != nil && (complete || !errors.Is(err, io.ErrUnexpectedEOF)) {
 		e := c.event

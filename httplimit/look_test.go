@@ -226,7 +226,7 @@ func TestBodiesComeThroughByteForByte(t *testing.T) {
 	broken := errors.New("broken")
 	for _, size := range []int{0, 1, 15, 16, 17, 31, 32, 33, 64, 500, 640} {
 		for _, known := range []bool{true, false} {
-			for _, peek := range []int{1, 16, 32, 600, 640, 641, MaxPeek} {
+			for _, peek := range []int{1, 16, 32, 600, 640, 641, maxPeek} {
 				for _, fail := range []error{nil, broken} {
 					inWorld(t, func(t *testing.T, w *world) {
 						source := &closer{Reader: &jerky{text: text[:size], err: fail}}
@@ -363,7 +363,7 @@ func TestCodings(t *testing.T) {
 		{"br", "slow down", "", 0, false, true},
 		{"gzip, gzip", pack(gz, "slow down"), "", 0, false, true},
 		{"gzip", "slow down", "", 0, false, true},
-		{"gzip", pack(gz, bomb), "0000", MaxPeek, false, false},
+		{"gzip", pack(gz, bomb), "0000", maxPeek, false, false},
 		{"gzip", half[:len(half)-8], "slow down. slow", 1100, false, true},
 		{"gzip", "", "", 0, false, false},
 	}

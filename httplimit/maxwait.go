@@ -51,26 +51,26 @@ func ContextWithLeaveFree(ctx context.Context, permits int64, age time.Duration)
 // A patience is how long a request may wait, and which bound says so: "" for a dry run, which does not wait.
 type patience struct {
 	wait time.Duration
-	by   Bound
+	by   bound
 }
 
 // patience returns the smallest of the bounds that ctx and the Transport set.
 func (c *call) patience(ctx context.Context) patience {
-	p := patience{forever, BoundDefault}
+	p := patience{forever, boundDefault}
 	if c.t.cfg.maxWait >= 0 {
-		p = patience{min(c.t.cfg.maxWait, forever), BoundTransport}
+		p = patience{min(c.t.cfg.maxWait, forever), boundTransport}
 	}
 	if d, ok := ctx.Value(maxWaitKey{}).(time.Duration); ok && d < p.wait {
-		p = patience{d, BoundContext}
+		p = patience{d, boundContext}
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		left := time.Until(deadline)
 		left -= min(reserve, left/5)
 		if left < p.wait {
-			return patience{max(left, 0), BoundDeadline}
+			return patience{max(left, 0), boundDeadline}
 		}
 	}
-	if p.by == BoundDefault {
+	if p.by == boundDefault {
 		p.wait = DefaultMaxWait
 	}
 	return p

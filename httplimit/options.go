@@ -91,9 +91,9 @@ func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 // The default is 0.
 func WithRetry(n int) Option { return func(c *config) { c.retries = n } }
 
-// WithPeek sets how many bytes of a body are read ahead for the detectors, 1 to [MaxPeek], and for how long a
+// WithPeek sets how many bytes of a body are read ahead for the detectors, 1 to 65,536, and for how long a
 // response is held back for that. If the body has not ended by then, it reaches the caller as it arrives, while the
-// detectors wait for the rest. The default is MaxPeek and 50 ms.
+// detectors wait for the rest. The default is 65,536 and 50 ms.
 func WithPeek(bytes int, hold time.Duration) Option {
 	return func(c *config) { c.peek, c.hold = bytes, hold }
 }
@@ -110,7 +110,8 @@ func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoo
 
 // WithMaxRetryAfter bounds the wait that a Retry-After or RateLimit field can demand, up to [MaxPenalty]. It is
 // needed because the responding host chooses the number. If a wait was cut, its event has the time that was asked
-// for. The default is [DefaultMaxRetryAfter], an hour.
+// for. The default is an hour, the longest window of a documented limit whose
+// end such a header names (GitHub's): a host that asks for more is sent one request an hour.
 func WithMaxRetryAfter(d time.Duration) Option { return func(c *config) { c.maxRetry = d } }
 
 // WithHashKey sets the key for hashes of secrets in limiters' names: the parts {…|hash} of a [Limit.Name], and
@@ -148,8 +149,8 @@ func (c *config) validate() error {
 		return bad("WithMaxWait: the wait is negative; 0 rejects what cannot be sent at once")
 	case c.retries < 0:
 		return bad("WithRetry: %d is negative", c.retries)
-	case c.peek < 1 || c.peek > MaxPeek:
-		return bad("WithPeek: %d bytes are not in 1..%d", c.peek, MaxPeek)
+	case c.peek < 1 || c.peek > maxPeek:
+		return bad("WithPeek: %d bytes are not in 1..%d", c.peek, maxPeek)
 	case c.hold < 0:
 		return bad("WithPeek: a hold of %v is negative", c.hold)
 	case c.backOff < time.Millisecond || c.maxBackOff < c.backOff:

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Redacted replaces in a URL what [Redact] and [RedactURL] remove from it.
-const Redacted = "REDACTED"
+// replacement stands in a URL for what [Redact] and [RedactURL] remove from it.
+const replacement = "REDACTED"
 
 // Redact returns err without the secrets of the URLs in it, for logs. http.Client wraps every error in a *url.Error
 // whose text has the whole URL of the request, and the URL of a robot is all that one needs to speak in its name.
@@ -42,24 +42,24 @@ func Redact(err error) error {
 func RedactURL(u *url.URL) string {
 	r := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}
 	if u.Opaque != "" {
-		r.Opaque = Redacted
+		r.Opaque = replacement
 	}
 	if u.User != nil {
-		r.User = url.User(Redacted)
+		r.User = url.User(replacement)
 	}
 	segments := strings.Split(u.Path, "/")
 	for i, s := range segments {
 		if looksSecret(s) || i > 0 && strings.EqualFold(segments[i-1], "hook") && s != "" {
-			segments[i] = Redacted
+			segments[i] = replacement
 		}
 	}
 	r.Path = strings.Join(segments, "/")
 	var query []string
 	for _, pair := range strings.FieldsFunc(u.RawQuery, func(c rune) bool { return c == '&' || c == ';' }) {
 		if name, _, ok := strings.Cut(pair, "="); ok {
-			query = append(query, name+"="+Redacted)
+			query = append(query, name+"="+replacement)
 		} else {
-			query = append(query, Redacted) // a parameter without a value may be the secret itself
+			query = append(query, replacement) // a parameter without a value may be the secret itself
 		}
 	}
 	r.RawQuery = strings.Join(query, "&")
@@ -76,7 +76,7 @@ func looksSecret(segment string) bool {
 func redactText(s string) string {
 	u, err := url.Parse(s)
 	if err != nil {
-		return Redacted
+		return replacement
 	}
 	return RedactURL(u)
 }

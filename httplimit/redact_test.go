@@ -46,7 +46,7 @@ func TestRedact(t *testing.T) {
 			require.NotContains(t, r.Error(), "s3cret")
 			require.NotContains(t, fmt.Sprintf("%v %+v %s %q", r, r, r, r), "s3cret")
 			require.Contains(t, r.Error(), "http://x/robot/send?access_token=REDACTED")
-			require.Equal(t, strings.ReplaceAll(err.Error(), "s3cret", Redacted), r.Error())
+			require.Equal(t, strings.ReplaceAll(err.Error(), "s3cret", replacement), r.Error())
 			require.ErrorIs(t, r, ErrRejected)
 			var rejected *Error
 			require.ErrorAs(t, r, &rejected)

@@ -138,7 +138,7 @@ func TestQuota(t *testing.T) {
 		tr := w.transport(base(ok), rules(l), WithMaxWait(time.Minute))
 		get(t, tr, "http://x/")
 		e := rejected(t, tr, request(t, "GET", "http://x/", nil))
-		require.Equal(t, Error{Limiter: w.key + "a", Wait: time.Until(midnight), MaxWait: time.Minute, BoundBy: BoundTransport, Reason: ReasonWait}, *e)
+		require.Equal(t, Error{Limiter: w.key + "a", Wait: time.Until(midnight), MaxWait: time.Minute, boundBy: boundTransport, Reason: ReasonWait}, *e)
 		require.EqualValues(t, 98, w.available("a"), "and took nothing")
 
 		time.Sleep(time.Until(midnight) - 20*time.Second)

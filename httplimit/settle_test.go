@@ -42,7 +42,7 @@ func used(resp *http.Response) int64 {
 
 // TestSettleAtTheEnd checks when the permits of a request are settled, and by what.
 func TestSettleAtTheEnd(t *testing.T) {
-	long := strings.Repeat("word ", MaxPeek)
+	long := strings.Repeat("word ", maxPeek)
 	for name, c := range map[string]struct {
 		body   string
 		coding string

@@ -46,12 +46,12 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	t := &Transport{client: client, limiters: newLimiters(client), cfg: config{
 		base:        http.DefaultTransport,
 		maxWait:     -1,
-		peek:        MaxPeek,
+		peek:        maxPeek,
 		hold:        50 * time.Millisecond,
 		backOff:     time.Second,
 		maxBackOff:  time.Minute,
 		maxCoolDown: 31 * 24 * time.Hour,
-		maxRetry:    DefaultMaxRetryAfter,
+		maxRetry:    defaultMaxRetryAfter,
 	}}
 	for _, o := range opts {
 		if o == nil {

@@ -58,7 +58,7 @@ func TestSeveralLimitsAllOrNothing(t *testing.T) {
 			))
 		redistest.Must(tr.RoundTrip(request(t, "POST", "http://x/", nil)))(t)
 		e := rejected(t, tr, request(t, "POST", "http://x/", nil))
-		require.Equal(t, Error{Limiter: w.key + "robot", Wait: time.Minute, BoundBy: BoundTransport, Reason: ReasonWait}, *e)
+		require.Equal(t, Error{Limiter: w.key + "robot", Wait: time.Minute, boundBy: boundTransport, Reason: ReasonWait}, *e)
 		require.EqualValues(t, 2, w.available("app"))
 		require.EqualValues(t, 9, w.available("ip"))
 		get(t, tr, "http://x/")
@@ -125,22 +125,22 @@ func TestRejections(t *testing.T) {
 		opts    []Option
 		elapsed time.Duration
 		is      error
-		by      Bound
+		by      bound
 		text    string
 	}{
-		"default":              {0, nil, nil, 30 * time.Second, nil, BoundDefault, "), 30s allowed by DefaultMaxWait"},
-		"longest wait":         {0, deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, BoundTransport, ", 3s allowed by WithMaxWait"},
-		"no wait":              {0, nil, []Option{WithMaxWait(0)}, 0, nil, BoundTransport, ", 0s allowed by WithMaxWait"},
-		"context":              {0, atMost(10 * time.Minute), nil, 10 * time.Minute, nil, BoundContext, ", 10m0s allowed by ContextWithMaxWait"},
-		"context is shorter":   {0, atMost(3 * time.Second), []Option{WithMaxWait(5 * time.Second)}, 3 * time.Second, nil, BoundContext, ""},
-		"context is longer":    {0, atMost(time.Minute), []Option{WithMaxWait(5 * time.Second)}, 5 * time.Second, nil, BoundTransport, ""},
-		"context does not":     {0, atMost(0), nil, 0, nil, BoundContext, ""},
-		"context, negative":    {0, atMost(-1), nil, 0, nil, BoundContext, ""},
-		"deadline":             {0, deadline(5 * time.Minute), []Option{WithMaxWait(time.Hour)}, 5*time.Minute - reserve, late, BoundDeadline, "the deadline of its context: context deadline exceeded"},
-		"short deadline":       {0, deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, late, BoundDeadline, ""},
-		"http.Client":          {5 * time.Second, nil, nil, 5*time.Second - reserve, late, BoundDeadline, ""},
-		"early":                {0, nil, []Option{WithEarlyRejection()}, 0, nil, BoundDefault, "to wait), 30s allowed by DefaultMaxWait"},
-		"early, by a deadline": {0, deadline(2 * time.Second), []Option{WithEarlyRejection()}, 0, late, BoundDeadline, ""},
+		"default":              {0, nil, nil, 30 * time.Second, nil, boundDefault, "), 30s allowed by DefaultMaxWait"},
+		"longest wait":         {0, deadline(time.Hour), []Option{WithMaxWait(3 * time.Second)}, 3 * time.Second, nil, boundTransport, ", 3s allowed by WithMaxWait"},
+		"no wait":              {0, nil, []Option{WithMaxWait(0)}, 0, nil, boundTransport, ", 0s allowed by WithMaxWait"},
+		"context":              {0, atMost(10 * time.Minute), nil, 10 * time.Minute, nil, boundContext, ", 10m0s allowed by ContextWithMaxWait"},
+		"context is shorter":   {0, atMost(3 * time.Second), []Option{WithMaxWait(5 * time.Second)}, 3 * time.Second, nil, boundContext, ""},
+		"context is longer":    {0, atMost(time.Minute), []Option{WithMaxWait(5 * time.Second)}, 5 * time.Second, nil, boundTransport, ""},
+		"context does not":     {0, atMost(0), nil, 0, nil, boundContext, ""},
+		"context, negative":    {0, atMost(-1), nil, 0, nil, boundContext, ""},
+		"deadline":             {0, deadline(5 * time.Minute), []Option{WithMaxWait(time.Hour)}, 5*time.Minute - reserve, late, boundDeadline, "the deadline of its context: context deadline exceeded"},
+		"short deadline":       {0, deadline(50 * time.Millisecond), nil, 40 * time.Millisecond, late, boundDeadline, ""},
+		"http.Client":          {5 * time.Second, nil, nil, 5*time.Second - reserve, late, boundDeadline, ""},
+		"early":                {0, nil, []Option{WithEarlyRejection()}, 0, nil, boundDefault, "to wait), 30s allowed by DefaultMaxWait"},
+		"early, by a deadline": {0, deadline(2 * time.Second), []Option{WithEarlyRejection()}, 0, late, boundDeadline, ""},
 		"canceled":             {0, canceled(time.Second), nil, time.Second, context.Canceled, "", string(ReasonContext)},
 		"over before":          {0, canceled(0), nil, 0, context.Canceled, "", string(ReasonContext)},
 	} {
@@ -172,7 +172,7 @@ func TestRejections(t *testing.T) {
 			var rejected *Error
 			require.ErrorAs(t, err, &rejected)
 			require.True(t, errors.Is(rejected.Err, c.is), "%v", rejected.Err)
-			require.Equal(t, []any{w.key + "a", c.by}, []any{rejected.Limiter, rejected.BoundBy})
+			require.Equal(t, []any{w.key + "a", c.by}, []any{rejected.Limiter, rejected.boundBy})
 			require.Contains(t, rejected.Error(), c.text)
 			if c.is == context.Canceled {
 				require.Equal(t, ReasonContext, rejected.Reason)
@@ -398,7 +398,7 @@ func TestOptions(t *testing.T) {
 	require.ErrorIs(t, err, ErrInvalidOption)
 	_, err = New(client, nil)
 	require.ErrorIs(t, err, ErrInvalidOption)
-	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(MaxPeek+1, 0),
+	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(maxPeek+1, 0),
 		WithPeek(1, -1), WithBackOff(0, 0), WithBackOff(2*time.Second, time.Second), WithMaxCoolDown(0), WithDetectors(nil)} {
 		_, err := New(client, o)
 		require.ErrorIs(t, err, ErrInvalidOption)

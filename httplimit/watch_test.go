@@ -44,7 +44,7 @@ func TestWatch(t *testing.T) {
 		require.ErrorIs(t, hidden, errSDK)
 		require.ErrorIs(t, hidden, ErrRejected)
 		require.ErrorAs(t, hidden, &e)
-		require.Equal(t, BoundDeadline, e.BoundBy)
+		require.Equal(t, boundDeadline, e.boundBy)
 		require.InDelta(t, 50*time.Second, e.Wait, float64(100*time.Millisecond))
 		require.NoError(t, send(ContextWithMaxWait(t.Context(), time.Minute)), "of another context")
 
@@ -86,7 +86,7 @@ func TestRejectionResponse(t *testing.T) {
 		require.Equal(t, string(ReasonWait), problem.Detail)
 		e, rejected := RejectionOf(resp)
 		require.True(t, rejected)
-		require.Equal(t, BoundTransport, e.BoundBy)
+		require.Equal(t, boundTransport, e.boundBy)
 
 		ended, end := context.WithCancel(t.Context())
 		end()

@@ -20,7 +20,7 @@ func TestDecide(t *testing.T) {
 		var told []Decision
 		m := w.middleware(ratelimiter.Rate{Permits: 3, Interval: time.Minute}, WithKeys(ByHeader("X-User")),
 			WithDecisions(func(r *http.Request, d Decision) { told = append(told, d) }))
-		key := Hash(httptest.NewRequest("GET", "/", nil), "ann")
+		key := HashFor(httptest.NewRequest("GET", "/", nil), "ann")
 		a := m.Decide(t.Context(), 2, key)
 		require.True(t, a.Passes())
 		require.Equal(t, OutcomeGranted, a.Outcome)

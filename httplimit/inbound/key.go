@@ -15,7 +15,7 @@ import (
 
 // A KeyFunc returns the key of a request, which becomes a part of its limiter's name: requests with the same key
 // share the permits. It returns false for a request that is not limited. The Middleware escapes the key, and hashes
-// it if it is longer than 128 bytes. The KeyFunc itself has to hash secrets, see [Hash]. It is called in the
+// it if it is longer than 128 bytes. The KeyFunc itself has to hash secrets, see [HashFor]. It is called in the
 // requests' goroutines.
 type KeyFunc func(r *http.Request) (key string, limited bool)
 
@@ -49,7 +49,7 @@ func ByHeader(name string) KeyFunc {
 		if v == "" {
 			return "none", true
 		}
-		return Hash(r, v), true
+		return HashFor(r, v), true
 	}
 }
 
@@ -72,9 +72,9 @@ func notToken(c rune) bool {
 
 type hashKey struct{}
 
-// Hash returns a replacement for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware. It is
+// HashFor returns a replacement for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware. It is
 // the first 16 bytes of the secret's SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
-func Hash(r *http.Request, secret string) string {
+func HashFor(r *http.Request, secret string) string {
 	key, _ := r.Context().Value(hashKey{}).([]byte)
 	return keyname.KeyedHash(key, secret)
 }

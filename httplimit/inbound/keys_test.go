@@ -47,7 +47,7 @@ func TestHashKey(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		key := []byte("0123456789abcdef")
 		rate := ratelimiter.Rate{Permits: 4, Interval: time.Second}
-		own := func(r *http.Request) (string, bool) { return Hash(r, "own"), true }
+		own := func(r *http.Request) (string, bool) { return HashFor(r, "own"), true }
 		keys := func(opts ...Option) string {
 			ask(w.middleware(rate, append(opts, WithKeys(ByHeader("X-Pin"), own))...).Handler(answers), "1.1.1.1:1", "/", "X-Pin", "4711")
 			found := redistest.Must(w.rdb.Keys(t.Context(), w.key+"*").Result())(t)

@@ -100,7 +100,7 @@ func WithDryRun() Option { return func(c *config) { c.dryRun = true } }
 // with [WithDryRun].
 func WithStoredRates() Option { return func(c *config) { c.stored = true } }
 
-// WithHashKey sets the key for the hashes of secrets in limiters' names, those of [ByHeader] and [Hash]. With a key,
+// WithHashKey sets the key for the hashes of secrets in limiters' names, those of [ByHeader] and [HashFor]. With a key,
 // nobody who reads Redis can try out secrets that are short or easy to guess. A key has at least 16 bytes, and must
 // be the same in all servers that share the limit. The default is no key: SHA-256 alone.
 func WithHashKey(key []byte) Option {
