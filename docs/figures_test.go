@@ -4,6 +4,7 @@ package docs
 
 import (
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -85,7 +86,40 @@ func TestFiguresOfGrowth(t *testing.T) {
 	}
 	limit := 1e9 / run["limiters-64 ours cpu-ns/op"] * 0.8
 	require.Contains(t, page, fmt.Sprintf("some %.0f,000 calls a second, and six are with %.0f00,000", limit/1e3, limit*6/1e5))
-	require.Contains(t, page, fmt.Sprintf("has %.2f µs of Redis a permit", run["callers-512 ours cpu-ns/op"]/1e3))
+	require.Contains(t, page, fmt.Sprintf("gets %.1f million permits a second, with %.2f µs of Redis a permit", 1e3/run["callers-512 ours ns/op"], run["callers-512 ours cpu-ns/op"]/1e3))
+}
+
+// TestPictureOfGrowth checks that docs/grows.svg shows the run, or writes it with RRL_TEST_DOCS set: both axes are logarithmic.
+func TestPictureOfGrowth(t *testing.T) {
+	const file, left, bottom, decade = "docs/grows.svg", 60, 250, 70.0
+	run := medians(t)
+	at := func(limiters, bytes float64) (x, y float64) {
+		return left + decade*math.Log10(limiters), bottom - decade*math.Log10(bytes/1e6)
+	}
+	var b strings.Builder
+	fmt.Fprintln(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="560" height="290" font-family="'Liberation Sans',Arial,Helvetica,sans-serif" font-size="11" fill="#222">`)
+	fmt.Fprintln(&b, `<rect width="100%" height="100%" fill="#fff"/><text x="10" y="18" font-weight="bold">memory by limiters</text>`)
+	for i, label := range []string{"1", "10", "100", "1,000", "10,000", "100,000", "1,000,000"} {
+		x, _ := at(math.Pow10(i), 1e6)
+		fmt.Fprintf(&b, "<path d=\"M%.0f,%dV40\" stroke=\"#ddd\"/><text x=\"%.0f\" y=\"%d\" text-anchor=\"middle\">%s</text>\n", x, bottom, x, bottom+16, label)
+	}
+	for i, label := range []string{"1 MB", "10 MB", "100 MB", "1 GB"} {
+		_, y := at(1, 1e6*math.Pow10(i))
+		fmt.Fprintf(&b, "<path d=\"M%d,%.0fH480\" stroke=\"#ddd\"/><text x=\"%d\" y=\"%.0f\" text-anchor=\"end\">%s</text>\n", left, y, left-6, y+4, label)
+	}
+	for _, line := range []struct{ unit, name, color string }{{"redis-B", "Redis", "#c62828"}, {"process-B", "process", "#1565c0"}} {
+		path, x, y := "M", 0.0, 0.0
+		for _, n := range []int{1, 100, 10_000, 1_000_000} {
+			x, y = at(float64(n), run[fmt.Sprintf("grows-%d ours %s", n, line.unit)])
+			path += fmt.Sprintf(" %.1f,%.1f", x, y)
+		}
+		fmt.Fprintf(&b, "<path d=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"2\"/><text x=\"%.0f\" y=\"%.0f\" fill=\"%s\">%s</text>\n", path, line.color, x+8, y+4, line.color, line.name)
+	}
+	b.WriteString("</svg>\n")
+	if os.Getenv("RRL_TEST_DOCS") != "" {
+		require.NoError(t, os.WriteFile(file, []byte(b.String()), 0o644))
+	}
+	require.Equal(t, b.String(), string(redistest.Must(os.ReadFile(file))(t)), "RRL_TEST_DOCS=write go test -run Growth ./docs writes it")
 }
 
 // TestReclaimFigure checks that the pages, the doctor and its page say the same of Redisson's first call after a pause, and that it
