@@ -128,6 +128,9 @@ func TestWrites(t *testing.T) {
 	p := s.post("change"+target+"x", nil, "action", "set-rate", "permits", "3", "interval", "5s", "token", writeToken)
 	require.Equal(t, http.StatusBadRequest, p.Code, "it makes no limiter of a name that is misspelled")
 	require.Contains(t, p.body, "there is no limiter of this name")
+	p = s.post("change"+target+"x", nil, "action", "delete", "confirm", name+"x", "token", writeToken)
+	require.Equal(t, http.StatusBadRequest, p.Code)
+	require.Contains(t, p.body, "there was nothing to delete")
 	require.Contains(t, s.get("limiter"+target+"x").body, `name="create"`)
 	require.NotContains(t, s.get("limiter"+target).body, `name="create"`)
 

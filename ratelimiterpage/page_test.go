@@ -238,6 +238,10 @@ func TestLimiterPage(t *testing.T) {
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
 	require.Contains(t, p.body, `<code class="fix">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
 
+	s.do("zadd", "{"+name+"}:permits", now.Add(-30*time.Hour).UnixMilli(), java)
+	require.Contains(t, s.get("limiter?name="+name).body, now.UTC().Add(-30*time.Hour).Format("2006-01-02 "), "a time alone does not tell the day")
+	s.do("hset", name, "rate", "x")
+	require.Contains(t, s.get("limiter?name="+name).body, `<p class="empty bad">ratelimiter: malformed limiter: rate is &#34;x&#34;</p>`)
 	p = s.get("limiter?name=" + name + "x")
 	require.Equal(t, http.StatusNotFound, p.Code)
 	require.Contains(t, p.body, "There is no limiter of this name")

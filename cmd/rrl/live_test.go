@@ -146,20 +146,23 @@ func TestLs(t *testing.T) {
 	l.do("hset", l.base+"\x1b[31m", "rate", "x", "interval", 1000, "type", 0, "keepAliveTime", 0)
 	l.limiter(l.base+"gone", tenAMinute)
 	l.do("del", l.base+"gone")
+	l.limiter(l.base+"cooling", tenAMinute)
+	l.ok("cool-down", l.base+"cooling", "--for", "3h", "--write")
 	ls := func(args ...string) string {
 		t.Helper()
 		return l.ok(append([]string{"ls", "--match", l.base + "*"}, args...)...)
 	}
 	out := ls()
-	require.Equal(t, 8, strings.Count(out, "\n"))
+	require.Equal(t, 9, strings.Count(out, "\n"))
 	for _, want := range []string{
 		`^NAME +TYPE +RATE +GRANTED/S +USED +WAITING +WAIT +COOL-DOWN +TTL +MEMBERS +BY +NODE$`,
 		`orders +OVERALL +10/1m +0.1 +6 +- +0 +- +3 +Go `,
 		`users +PER_CLIENT +10/1h30m +- +- +- +- +- +- `,
 		`full +OVERALL +6/1h +0.00167 +6 +- +59m\d\ds +1h59m +3 `,
 		`stuck +OVERALL +5/1s +0 +0 +- +stuck `,
+		`cooling +OVERALL +10/1m +0.167 +10 +- +2h59m +2h59m `,
 		`\\x1b\[31m +malformed`,
-		`^5 limiters in 127\.0\.0\.1:\d+, database 0: 1 quota used up, 1 stuck, 1 malformed$`,
+		`^6 limiters in 127\.0\.0\.1:\d+, database 0: 1 quota used up, 1 in a cool-down, 1 stuck, 1 malformed$`,
 	} {
 		require.Regexp(t, `(?m)`+want, out)
 	}
@@ -169,6 +172,7 @@ func TestLs(t *testing.T) {
 	out = ls("--waiting")
 	require.Contains(t, out, "full")
 	require.Contains(t, out, "stuck")
+	require.Contains(t, out, "cooling")
 	require.NotContains(t, out, "orders")
 	require.Contains(t, ls("--limit", "2"), "There are more: --limit 0 lists all")
 	require.Contains(t, l.ok("ls", "--match", l.base+"nothing*"), "There are no such limiters in 127.0.0.1:")
@@ -179,7 +183,7 @@ func TestLs(t *testing.T) {
 	for _, o := range values[jsonLimiter](t, ls("--json")) {
 		found[strings.TrimPrefix(o.Name, l.base)] = o
 	}
-	require.Len(t, found, 5)
+	require.Len(t, found, 6)
 	require.EqualValues(t, 4, *found["orders"].Available)
 	require.Zero(t, *found["orders"].WaitMS)
 	require.Nil(t, found["orders"].TTLMS)
