@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -40,20 +41,40 @@ func (w *watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	}
 }
 
+// valueKey returns the key of the permits that a limiter has left.
+func valueKey(name string) string {
+	if strings.Contains(name, "{") {
+		return name + ":value"
+	}
+	return "{" + name + "}:value"
+}
+
 // traffic is what callers of many limiters were told.
 type traffic struct {
 	granted [64]atomic.Int64
 	errs    [64][]error // of each limiter
 }
 
+// names returns the names of 64 limiters, most of which are odd unless they are to be plain.
+func names(plain bool) (list []string) {
+	for i := range 64 {
+		name := fmt.Sprint("many-", i)
+		if !plain {
+			name += []string{"\x00\xff{\n}\r\n", strings.Repeat("x", 4096), "') redis.call('FLUSHALL') --", "KEYS[1] %d @body $1 $2", "限流", "{a}b", "", ""}[i%8]
+		}
+		list = append(list, name)
+	}
+	return list
+}
+
 // drive has two callers of each of 64 limiters call for a time, in which disturb runs.
-func drive(t *testing.T, c *ratelimiter.Client, d time.Duration, disturb func()) *traffic {
+func drive(t *testing.T, c *ratelimiter.Client, names []string, d time.Duration, disturb func()) *traffic {
 	var all traffic
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	until := time.Now().Add(d)
 	for i := range 128 {
-		l := c.RateLimiter(fmt.Sprint("many-", i/2))
+		l := c.RateLimiter(names[i/2])
 		wg.Go(func() {
 			for time.Now().Before(until) {
 				ok, err := l.TryAcquire(context.Background(), 1, 0)
@@ -186,13 +207,14 @@ func TestManyLimitersTogether(t *testing.T) {
 			rdb.AddHook(w)
 			client := redistest.Must(ratelimiter.New(rdb))(t)
 			defer client.Close()
+			list := names(c.apart)
 			for i := range 64 {
-				redistest.Must(client.RateLimiter(fmt.Sprint("many-", i)).TrySetRate(t.Context(), ratelimiter.Rate{Permits: 1e9, Interval: time.Hour}))(t)
+				redistest.Must(client.RateLimiter(list[i]).TrySetRate(t.Context(), ratelimiter.Rate{Permits: 1e9, Interval: time.Hour}))(t)
 			}
 			if c.before != nil {
 				c.before(t, admin)
 			}
-			all := drive(t, client, 500*time.Millisecond, func() {
+			all := drive(t, client, list, 500*time.Millisecond, func() {
 				if c.disturb != nil {
 					c.disturb(t, admin)
 				}
@@ -215,7 +237,7 @@ func TestManyLimitersTogether(t *testing.T) {
 				if !c.lost { // a limiter may have met broken connections alone
 					require.NotZero(t, all.granted[i].Load())
 				}
-				value, err := admin.Get(t.Context(), fmt.Sprintf("{many-%d}:value", i)).Result()
+				value, err := admin.Get(t.Context(), valueKey(list[i])).Result()
 				require.NoError(t, err)
 				used := 1_000_000_000 - redistest.Must(strconv.ParseInt(value, 10, 64))(t)
 				if c.lost {
