@@ -3,11 +3,9 @@
 package redistest
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net"
-	"runtime/pprof"
 	"strings"
 	"syscall"
 	"testing"
@@ -160,11 +158,4 @@ func TestProxyRejects(t *testing.T) {
 	assert.Equal(t, "dial", dial.Op)
 	p.Admit()
 	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
-}
-
-func proxyGoroutines(t *testing.T) int {
-	t.Helper()
-	var stacks bytes.Buffer
-	require.NoError(t, pprof.Lookup("goroutine").WriteTo(&stacks, 2))
-	return strings.Count(stacks.String(), "redistest.(*Proxy).")
 }
