@@ -49,7 +49,7 @@ const (
 	EventRetry EventKind = "retry"
 )
 
-// An Event describes what happened to a request; the function of [WithEvents] gets it, for logs and metrics. Fields
+// An Event describes what happened to a request, whereas a ratelimiter.Event is about a Client and its Redis; the function of [WithEvents] gets it, for logs and metrics. Fields
 // that a kind does not use are zero.
 type Event struct {
 	Kind    EventKind

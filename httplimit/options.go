@@ -68,7 +68,8 @@ func WithMaxWait(d time.Duration) Option {
 	}
 }
 
-// WithEarlyRejection rejects a request as soon as its wait is known to be too long, instead of when its time is up.
+// WithEarlyRejection rejects a request as soon as its wait is known to be too long, instead of when its time is up, as
+// ratelimiter.WithEarlyRejection does for the calls of a Client.
 // It costs a second call of Redis for each request that waits, may overtake requests that wait already, and may miss
 // permits that become available early. The default is to wait as long as the request may.
 func WithEarlyRejection() Option { return func(c *config) { c.rejectEarly = true } }

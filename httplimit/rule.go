@@ -13,7 +13,8 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A Rule says which limiters a class of requests takes permits from. Every rule that matches a request applies to it.
+// A Rule says which limiters a class of requests takes permits from. What a server receives has inbound.Rule, which is one
+// limit of every request and so has no Match. Every rule that matches a request applies to it.
 // The permits of all their limits are acquired together, all or none.
 type Rule struct {
 	// Name identifies the rule in events and errors. It need not be unique.

@@ -20,7 +20,7 @@ import (
 // would be a change of all later ones; a ratelimiter.RateLimiter is a log whose grants can be settled.
 var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be settled")
 
-// A Grant is permits that one call was granted, and that it may settle: for work whose cost is known only when it is
+// A Grant has the methods of a ratelimiter.Grant, for what is kept in other keys. It is permits that one call was granted, and that it may settle: for work whose cost is known only when it is
 // done, such as the tokens of a language model. It is safe for concurrent use. A Grant that is never settled stays what
 // was granted.
 type Grant struct {

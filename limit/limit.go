@@ -36,7 +36,8 @@ type reserver interface {
 	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
 }
 
-// A Rate is a number of permits per interval.
+// A Rate is a number of permits per interval. It is not ratelimiter.Rate, because it has whole microseconds and none of
+// what Redisson stores beside a rate, so that a KeepAlive that no algorithm could apply does not compile.
 //
 // The limiters count it exactly, with one exception. A bucket or a queue counts in fractions of a permit, and
 // where the largest number that it needs, its capacity times the microseconds between two permits of the

@@ -98,7 +98,8 @@ func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
 // limiter. The default is to remember the grants.
 func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
 
-// WithoutCachedRejections makes the limiter ask Redis for each request, also when it knows that Redis would reject it. Use it
+// WithoutCachedRejections takes no bound, unlike ratelimiter.WithCachedRejections, because the limiter asks about a key that
+// has no permits once a second anyway. It makes the limiter ask Redis for each request, also when it knows that Redis would reject it. Use it
 // if keys are deleted, or the clock of Redis is put forward, and the effect must be seen at once rather than within a
 // second. The default is to reject without a call if the rejection is known.
 func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown = true } }

@@ -14,10 +14,10 @@ import (
 
 // All limiters of users are one value of the label policy. Watch adds what a few limiters have left.
 func ExampleNewHook() {
-	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, func(limiter string) string {
+	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, prometheusratelimiter.WithPolicies(func(limiter string) string {
 		kind, _, _ := strings.Cut(limiter, ":")
 		return kind
-	})
+	}))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -26,7 +26,7 @@ func ExampleNewHook() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	watched, err := prometheusratelimiter.Watch(client, "orders:create")
+	watched, err := prometheusratelimiter.Watch(client, []string{"orders:create"})
 	if err != nil {
 		log.Fatal(err)
 	}

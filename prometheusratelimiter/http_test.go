@@ -51,9 +51,9 @@ func firstPart(limiter string) string {
 }
 
 func BenchmarkHook(b *testing.B) {
-	clienttest.BenchmarkHook(b, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(b))
+	clienttest.BenchmarkHook(b, redistest.Must(NewHook(prometheus.NewRegistry(), WithPolicies(firstPart)))(b))
 }
 
 func TestHookAllocates(t *testing.T) {
-	clienttest.RequireNoAllocations(t, redistest.Must(NewHook(prometheus.NewRegistry(), firstPart))(t))
+	clienttest.RequireNoAllocations(t, redistest.Must(NewHook(prometheus.NewRegistry(), WithPolicies(firstPart)))(t))
 }

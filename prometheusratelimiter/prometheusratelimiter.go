@@ -2,10 +2,10 @@
 
 // Package prometheusratelimiter provides Prometheus metrics of rate limiters.
 //
-//	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, func(limiter string) string {
+//	hook, err := prometheusratelimiter.NewHook(prometheus.DefaultRegisterer, prometheusratelimiter.WithPolicies(func(limiter string) string {
 //		name, _, _ := strings.Cut(limiter, ":")
 //		return name
-//	})
+//	}))
 //	if err != nil {
 //		return err
 //	}
@@ -33,18 +33,30 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
+// An Option configures [NewHook].
+type Option func(*config)
+
+type config struct{ policy func(limiter string) string }
+
+// WithPolicies sets the function that returns the value of the label policy for a limiter's name. Values should be few,
+// such as the name of a rule or a kind of limiters: the first 64 are kept, and the others become _OTHER. The function
+// must be safe for concurrent use. The default is _OTHER for all limiters.
+func WithPolicies(f func(limiter string) string) Option { return func(c *config) { c.policy = f } }
+
 // NewHook registers the metrics and returns a Hook for [ratelimiter.WithHook], which several Clients may share.
-//
-// The function policies returns the value of the label policy for a limiter's name. Values should be few, such as the
-// name of a rule or a kind of limiters: the first 64 are kept, and the others become _OTHER. If policies is nil, all
-// limiters are _OTHER. It must be safe for concurrent use.
 //
 // NewHook returns the error of the Registerer, for instance if the metrics are registered already. Then this call has
 // registered none of them.
-func NewHook(reg prometheus.Registerer, policies func(limiter string) string) (ratelimiter.Hook, error) {
+func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error) {
+	var c config
+	for _, o := range opts {
+		if o != nil {
+			o(&c)
+		}
+	}
 	wait, call, batch, outage := metricname.Bounds()
 	h := &hook{
-		policies: metricname.NewPolicies(policies),
+		policies: metricname.NewPolicies(c.policy),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_requests_total",
 			Help: "Requests for permits, by how they ended."}, []string{"policy", "operation", "outcome", "degraded"}),
 		permits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_permits_total",
@@ -181,7 +193,7 @@ func (h *hook) event(e ratelimiter.Event) {
 // each name, within one second in all, so name few limiters: at most 64. If a limiter cannot be read, the scrape does
 // not contain it, and counts it in ratelimiter_watch_errors. Watch returns ratelimiter.ErrInvalidArgument for more
 // than 64 names.
-func Watch(client *ratelimiter.Client, names ...string) (prometheus.Collector, error) {
+func Watch(client *ratelimiter.Client, names []string) (prometheus.Collector, error) {
 	if len(names) > metricname.MaxPolicies {
 		return nil, fmt.Errorf("%w: %d limiters are more than the %d that can be watched", ratelimiter.ErrInvalidArgument, len(names), metricname.MaxPolicies)
 	}

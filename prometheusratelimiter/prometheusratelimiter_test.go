@@ -37,7 +37,7 @@ type world struct {
 func newWorld(t *testing.T, policies func(string) string) *world {
 	redistest.NoServer(t)
 	w := &world{t: t, server: miniredis.RunT(t), reg: prometheus.NewPedanticRegistry()}
-	hook := redistest.Must(NewHook(w.reg, policies))(t)
+	hook := redistest.Must(NewHook(w.reg, WithPolicies(policies)))(t)
 	rdb := redis.NewClient(&redis.Options{Addr: w.server.Addr()})
 	w.client = clienttest.New(t, rdb, ratelimiter.WithHook(hook))
 	t.Cleanup(func() {
@@ -125,13 +125,13 @@ func TestWatch(t *testing.T) {
 	ctx := t.Context()
 	redistest.Must(w.limiter("a", 5).Allow(ctx, 2))(t)
 	require.NoError(t, w.limiter("b", 7).CoolDown(ctx, time.Now().Add(time.Hour)))
-	c := redistest.Must(Watch(w.client, "a", "absent", "b"))(t)
+	c := redistest.Must(Watch(w.client, []string{"a", "absent", "b"}))(t)
 	require.NoError(t, w.reg.Register(c))
 	w.has(`ratelimiter_limit{policy="a"} 5`, `ratelimiter_available{policy="a"} 3`, `ratelimiter_cooldown_remaining_seconds{policy="a"} 0`,
 		`ratelimiter_limit{policy="b"} 7`, `ratelimiter_available{policy="b"} 0`, `ratelimiter_watch_errors 1`)
 	require.Regexp(t, `ratelimiter_cooldown_remaining_seconds\{policy="b"\} 3[0-9]{3}`, w.scrape())
 
-	_, err := Watch(w.client, make([]string, 65)...)
+	_, err := Watch(w.client, make([]string, 65))
 	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 }
 
@@ -150,7 +150,7 @@ func TestDashboard(t *testing.T) {
 	redistest.Must(l.Allow(t.Context(), 1))(t)
 	ok := redistest.Must(l.TryAcquire(t.Context(), 1, time.Second))(t)
 	require.True(t, ok)
-	c := redistest.Must(Watch(w.client, "a"))(t)
+	c := redistest.Must(Watch(w.client, []string{"a"}))(t)
 	require.NoError(t, w.reg.Register(c))
 	there := w.scrape()
 	name, label := regexp.MustCompile(`ratelimiter_[a-z_]+`), regexp.MustCompile(`([a-z_]+)(?:=|!=|=~)"`)
@@ -233,9 +233,9 @@ func TestAlerts(t *testing.T) {
 func TestRegisteredTwice(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	require.NoError(t, reg.Register(prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total", Help: "mine"})))
-	_, err := NewHook(reg, nil)
+	_, err := NewHook(reg)
 	require.Error(t, err)
 	families := redistest.Must(reg.Gather())(t)
 	require.Len(t, families, 1)
-	redistest.Must(NewHook(prometheus.NewRegistry(), nil))(t)
+	redistest.Must(NewHook(prometheus.NewRegistry()))(t)
 }

@@ -56,7 +56,7 @@ func serve(ctx context.Context, c *cli.Command, stderr io.Writer) error {
 	logger := slog.New(slog.NewJSONHandler(stderr, nil))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	hook, err := prometheusratelimiter.NewHook(reg, policyOf)
+	hook, err := prometheusratelimiter.NewHook(reg, prometheusratelimiter.WithPolicies(policyOf))
 	if err != nil {
 		return err
 	}

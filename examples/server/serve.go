@@ -33,7 +33,7 @@ func newServer(s settings, log *slog.Logger) (*server, error) {
 		return nil, err
 	}
 	metrics := prometheus.NewRegistry()
-	hook, err := prometheusratelimiter.NewHook(metrics, func(string) string { return "orders" })
+	hook, err := prometheusratelimiter.NewHook(metrics, prometheusratelimiter.WithPolicies(func(string) string { return "orders" }))
 	if err != nil {
 		_ = rdb.Close()
 		return nil, err

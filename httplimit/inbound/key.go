@@ -73,7 +73,8 @@ func notToken(c rune) bool {
 type hashKey struct{}
 
 // HashFor returns a replacement for a secret in a limiter's name, in a [KeyFunc] that gets r from a Middleware. It is
-// the first 16 bytes of the secret's SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey].
+// the first 16 bytes of the secret's SHA-256 in hexadecimal, or of its HMAC-SHA256 with [WithHashKey]: httplimit.Hash and
+// KeyedHash with the key of the Middleware.
 func HashFor(r *http.Request, secret string) string {
 	key, _ := r.Context().Value(hashKey{}).([]byte)
 	return keyname.KeyedHash(key, secret)

@@ -14,7 +14,8 @@ import (
 	"github.com/goredisson/ratelimiter/limit"
 )
 
-// A Rule is one limit of a Middleware, such as a rate for each client address.
+// A Rule is one limit of a Middleware, such as a rate for each client address. What a program sends has httplimit.Rule,
+// which says for which requests its limits are.
 type Rule struct {
 	// Name is the beginning of the limiters' names, and, without its braces, the name of the policy in the header
 	// fields. It is printable ASCII. Rules of one Middleware must have different names.

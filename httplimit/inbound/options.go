@@ -81,7 +81,8 @@ func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
 
-// WithCachedRejections sets for how long the process remembers a rejection. Until then, or until permits become free
+// WithCachedRejections sets for how long the process remembers a rejection. A Client remembers none by default; a
+// Middleware does, because strangers decide how many requests it rejects. Until then, or until permits become free
 // by themselves, it rejects requests with the same keys that weigh as much, without asking Redis. So a flood
 // of rejected requests costs Redis about one call per bound and weight from each process. If another process frees permits
 // early, by a release or a new rate, requests may be rejected for bound longer; see
