@@ -163,7 +163,7 @@ func TestImportersGetLittle(t *testing.T) {
 	for pkg, ours := range map[string][]string{
 		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
 		"httplimit/inbound":  append(within("inbound", "internal/guard", "internal/keyname"), "internal/rates"),
-		"internal/gateway":   append(slices.Clone(transport), "internal/gateway"),
+		"httplimit/gateway":  slices.Concat(transport, within("gateway")),
 		"httplimit/rulefile": slices.Concat(platform, within("rulefile")),
 	} {
 		found := redistest.Strangers(t, "./"+pkg, slices.Concat(redistest.Core, ours)...)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/gateway"
+	"github.com/goredisson/ratelimiter/httplimit/gateway"
 	"github.com/redis/go-redis/v9"
 )
 
