@@ -158,11 +158,11 @@ func TestImportersGetLittle(t *testing.T) {
 		}
 		return append(paths, "limit")
 	}
-	transport := append(within("internal/envelope", "internal/guard", "internal/keyname"), "httplimit", "internal/authority", "internal/muxpattern", "internal/rates")
+	transport := append(within("internal/authority", "internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"), "httplimit")
 	platform := slices.Concat(transport, within("platform", "internal/stream"))
 	for pkg, ours := range map[string][]string{
 		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
-		"httplimit/inbound":  append(within("inbound", "internal/guard", "internal/keyname"), "internal/rates"),
+		"httplimit/inbound":  within("inbound", "internal/guard", "internal/keyname", "internal/rates"),
 		"httplimit/gateway":  slices.Concat(transport, within("gateway")),
 		"httplimit/rulefile": slices.Concat(platform, within("rulefile")),
 	} {
