@@ -198,12 +198,15 @@ func runReplay(ctx context.Context, c *cli.Command) error {
 // beginning returns a function that reports whether a look is shown, for looks in their order: from the first one on that is at that time
 // or later. A time of day is that of any day.
 func beginning(from string) (func(at time.Time) bool, error) {
-	begun := from == ""
+	if from == "" {
+		return func(time.Time) bool { return true }, nil
+	}
 	for _, layout := range []string{time.TimeOnly, time.RFC3339} {
 		first, err := time.Parse(layout, from)
 		if err != nil {
 			continue
 		}
+		begun := false
 		return func(at time.Time) bool {
 			if layout == time.TimeOnly {
 				first = time.Date(at.Year(), at.Month(), at.Day(), first.Hour(), first.Minute(), first.Second(), 0, time.UTC)
@@ -212,8 +215,5 @@ func beginning(from string) (func(at time.Time) bool, error) {
 			return begun
 		}, nil
 	}
-	if !begun {
-		return nil, command.UsageError{Err: fmt.Errorf("--from %q is no time such as 14:05:00 or 2026-01-31T14:05:00Z", from)}
-	}
-	return func(time.Time) bool { return true }, nil
+	return nil, command.UsageError{Err: fmt.Errorf("--from %q is no time such as 14:05:00 or 2026-01-31T14:05:00Z", from)}
 }
