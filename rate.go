@@ -12,7 +12,9 @@ import (
 )
 
 // A Rate is the limit that Redis stores for a limiter: Permits permits in any window of length Interval. Rates are
-// comparable with ==. The zero value is not a valid rate. The type corresponds to Redisson's RateLimiterConfig.
+// comparable with ==. The zero value is not a valid rate. The type corresponds to Redisson's RateLimiterConfig. The
+// algorithms of package limit have a Rate, too: there Interval may be a whole number of microseconds, and Permits and
+// Interval are all that is set.
 type Rate struct {
 	// Type tells whether all clients share the permits or each client has its own.
 	Type RateType
@@ -49,6 +51,7 @@ func Every(interval time.Duration) Rate { return Rate{Permits: 1, Interval: inte
 // ParseRate returns the rate that a text says, such as "10/s" or "100/1m30s": a number of permits, and an interval as
 // [time.ParseDuration] takes it, or a unit of one. It is the inverse of [Rate.String], and takes what that writes:
 // "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s". It returns ErrInvalidArgument for any other text, and for a rate that is
+// out of range. An interval such as that of "1/500us" is for package limit alone: for a limiter of this package it is
 // out of range.
 func ParseRate(text string) (Rate, error) {
 	var r Rate
@@ -79,7 +82,11 @@ func ParseRate(text string) (Rate, error) {
 	if len(words) > 0 {
 		return Rate{}, invalid("the rate %q ends in %q", text, strings.Join(words, " "))
 	}
-	if err := r.validate(); err != nil {
+	checked := r
+	if checked == (Rate{Permits: r.Permits, Interval: r.Interval}) && r.Interval > 0 && r.Interval%time.Microsecond == 0 {
+		checked.Interval = max(r.Interval, time.Millisecond).Truncate(time.Millisecond)
+	}
+	if err := checked.validate(); err != nil {
 		return Rate{}, err
 	}
 	return r, nil

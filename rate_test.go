@@ -636,6 +636,7 @@ func TestRateLoweredOverALargeSetUnderLoad(t *testing.T) {
 func FuzzParseRate(f *testing.F) {
 	for text, want := range map[string]Rate{
 		"10/s": PerSecond(10), "10/m": PerMinute(10), "3/h": PerHour(3), "1/500ms": Every(500 * time.Millisecond), "100/1m30s": overall(100, 90*time.Second),
+		"1/5µs": Every(5 * time.Microsecond), "7/us": overall(7, time.Microsecond), "7/1001500us": overall(7, 1001500*time.Microsecond), // for package limit
 		"PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s": {Type: PerClient, Permits: 5, Interval: 10 * time.Second, KeepAlive: time.Hour, MinGap: time.Second},
 		"OVERALL 5/10s gap 1s":                      {Permits: 5, Interval: 10 * time.Second, MinGap: time.Second},
 	} {
@@ -644,7 +645,7 @@ func FuzzParseRate(f *testing.F) {
 		require.Equal(f, want, got, text)
 		f.Add(text)
 	}
-	for _, text := range []string{"", "10", "/s", "10/", "10/10", "0/s", "10/0s", "10/1us", " 10/s", "10/s ", "x 10/s", "10/s gap 1s", "OVERALL 5/10s gap", "OVERALL 5/10s gap 0s",
+	for _, text := range []string{"", "10", "/s", "10/", "10/10", "0/s", "10/0s", "10/1ns", "10/1500ns", "5000000000/s", "10/-1us", "PER_CLIENT 10/1us", "OVERALL 10/1us gap 1us", " 10/s", "10/s ", "x 10/s", "10/s gap 1s", "OVERALL 5/10s gap", "OVERALL 5/10s gap 0s",
 		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/h0.5m", "10/s1h", "10/s/s", "10 per second"} {
 		_, err := ParseRate(text)
 		require.ErrorIs(f, err, ErrInvalidArgument, text)
@@ -657,7 +658,12 @@ func FuzzParseRate(f *testing.F) {
 			require.Zero(t, r)
 			return
 		}
-		require.NoError(t, r.validate())
+		if r.Interval%time.Millisecond == 0 {
+			require.NoError(t, r.validate())
+		} else {
+			require.ErrorIs(t, r.validate(), ErrInvalidArgument)
+			require.Zero(t, r.Interval%time.Microsecond)
+		}
 		again, err := ParseRate(r.String())
 		require.NoError(t, err)
 		require.Equal(t, r, again)

@@ -27,10 +27,10 @@ type kind struct {
 }
 
 func kinds() []kind {
-	window := func(j job) limit.Rate { return limit.Rate{Permits: j.Permits, Interval: j.Interval} }
-	flow := func(j job) limit.Rate {
+	window := func(j job) ratelimiter.Rate { return ratelimiter.Rate{Permits: j.Permits, Interval: j.Interval} }
+	flow := func(j job) ratelimiter.Rate {
 		permits, interval := j.refill()
-		return limit.Rate{Permits: permits, Interval: interval}
+		return ratelimiter.Rate{Permits: permits, Interval: interval}
 	}
 	perSecond := func(j job) float64 { return float64(flow(j).Permits) / flow(j).Interval.Seconds() }
 	return []kind{

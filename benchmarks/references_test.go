@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-redis/redis_rate/v10"
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
@@ -20,7 +21,7 @@ import (
 // in 200,000 calls.
 func TestTokenBucketAgreesWithXTimeRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ours := redistest.Must(limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 3, Interval: time.Second}, Burst: 8}))(t)
+		ours := redistest.Must(limit.NewLocal(limit.TokenBucket{Rate: ratelimiter.Rate{Permits: 3, Interval: time.Second}, Burst: 8}))(t)
 		theirs := rate.NewLimiter(3, 8)
 		random := rand.New(rand.NewPCG(1, 1))
 		const calls = 200_000
@@ -50,7 +51,7 @@ func TestGCRAAgreesWithRedisRate(t *testing.T) {
 	t.Setenv("RATELIMITER_LANE", "miniredis")
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		time.Sleep(20 * 365 * 24 * time.Hour) // redis_rate counts from 2017
-		ours, err := limit.NewShared(rdb, redistest.Key(t), limit.GCRA{Rate: limit.Rate{Permits: 4, Interval: time.Second}, Burst: 8})
+		ours, err := limit.NewShared(rdb, redistest.Key(t), limit.GCRA{Rate: ratelimiter.Rate{Permits: 4, Interval: time.Second}, Burst: 8})
 		require.NoError(t, err)
 		theirs, key := redis_rate.NewLimiter(rdb), redistest.Key(t)
 		random := rand.New(rand.NewPCG(1, 1))

@@ -5,7 +5,6 @@ package grpclimit_test
 import (
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
@@ -31,17 +30,17 @@ func Example() {
 	user := inbound.ByHeader("authorization")
 	calls, err := inbound.NewRules(client, []inbound.Rule{{
 		Name: "calls",
-		Rate: ratelimiter.Rate{Permits: 100, Interval: time.Minute},
+		Rate: ratelimiter.PerMinute(100),
 		Keys: []inbound.KeyFunc{inbound.ByPattern(nil), user},
 	}, {
 		Name: "create",
-		Rate: ratelimiter.Rate{Permits: 10, Interval: time.Minute},
+		Rate: ratelimiter.PerMinute(10),
 		Keys: []inbound.KeyFunc{user, func(r *http.Request) (string, bool) { return "", r.Pattern == "/shop.Orders/Create" }},
 	}})
 	if err != nil {
 		panic(err)
 	}
-	messages, err := inbound.New(client, "messages", ratelimiter.Rate{Permits: 10, Interval: time.Second}, inbound.WithKeys(user))
+	messages, err := inbound.New(client, "messages", ratelimiter.PerSecond(10), inbound.WithKeys(user))
 	if err != nil {
 		panic(err)
 	}
@@ -57,7 +56,7 @@ func Example() {
 
 // A server whose health service anybody may call: its calls take permits as all others do.
 func ExampleWithHealthChecks() {
-	window, err := limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 100, Interval: time.Minute}})
+	window, err := limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.PerMinute(100)})
 	if err != nil {
 		panic(err)
 	}

@@ -200,7 +200,7 @@ func TestManyMessages(t *testing.T) {
 	const messages = 20_000
 	w := newWorld(t)
 	rate := ratelimiter.Rate{Permits: messages, Interval: time.Hour}
-	window, err := limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: messages, Interval: 1000 * time.Hour}})
+	window, err := limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: messages, Interval: 1000 * time.Hour}})
 	require.NoError(t, err)
 	m, err := inbound.NewRules(nil, []inbound.Rule{{Name: "messages", Rate: rate, Limiter: func(string) limit.Limiter { return window }}}, inbound.WithXRateLimit())
 	require.NoError(t, err)

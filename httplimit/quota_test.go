@@ -50,7 +50,7 @@ func TestQuotaAlone(t *testing.T) {
 // TestQuotaErrors: a quota that cannot do what its limit asks for is an error of that field.
 func TestQuotaErrors(t *testing.T) {
 	local := func(a limit.Algorithm) limit.Limiter { return redistest.Must(limit.NewLocal(a))(t) }
-	five := limit.Rate{Permits: 5, Interval: time.Second}
+	five := ratelimiter.Rate{Permits: 5, Interval: time.Second}
 	rate := ratelimiter.Rate{Permits: 1, Interval: time.Second}
 	for field, l := range map[string]Limit{
 		"rules[0].limits[0].settle":      {Name: "x", Quota: local(limit.LeakyQueue{Rate: five, Capacity: 5}), Settle: used},
@@ -72,8 +72,8 @@ func TestQuotaErrors(t *testing.T) {
 // penalty holds them all up.
 func TestWithoutRedis(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		second := redistest.Must(limit.NewLocal(limit.GCRA{Rate: limit.Rate{Permits: 10, Interval: time.Second}, Burst: 1}))(t)
-		minute := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 1000, Interval: time.Minute}}))(t)
+		second := redistest.Must(limit.NewLocal(limit.GCRA{Rate: ratelimiter.Rate{Permits: 10, Interval: time.Second}, Burst: 1}))(t)
+		minute := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 1000, Interval: time.Minute}}))(t)
 		throttled, sent := false, atomic.Int64{}
 		base := base(func(r *http.Request) (*http.Response, error) {
 			resp := &http.Response{StatusCode: 200, Header: http.Header{}, Body: http.NoBody, Request: r}

@@ -105,7 +105,7 @@ func (s *Shared) lastEpoch() epoch {
 // 5.1 only round, and where the integers of Lua 5.4 begin anew below 0.
 func TestAgreeOnLargeProducts(t *testing.T) {
 	ctx, rdb, name, n := t.Context(), redistest.Client(t), redistest.Key(t), 0
-	for _, r := range []Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, longest)} {
+	for _, r := range []ratelimiter.Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, longest)} {
 		for kind, a := range atRate(r) {
 			if err := a.check(); err != nil {
 				continue
@@ -191,7 +191,7 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 			return a
 		}
 	}
-	r := Rate{rapid.Int64Range(1, 12).Draw(t, "permits"), micros(rapid.Int64Range(12, 3_000_000).Draw(t, "interval"))}
+	r := per(rapid.Int64Range(1, 12).Draw(t, "permits"), micros(rapid.Int64Range(12, 3_000_000).Draw(t, "interval")))
 	capacity := rapid.Int64Range(1, 20).Draw(t, "capacity")
 	perSecond := rapid.Float64Range(0.3, 50_000).Draw(t, "per second")
 	period := micros(rapid.Int64Range(1, 5_000_000).Draw(t, "period"))
@@ -229,7 +229,7 @@ func TestGCRAIsATokenBucket(t *testing.T) {
 		calls := 0
 		id := func() epoch { calls++; return epochOf(fmt.Sprintf("%014d", calls)) }
 		for i := 0; i < 100 && now < 4_000_000_000_000_000; i++ {
-			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, bucket.Rate.micros()}).Draw(rt, "pass")
+			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, microsOf(bucket.Rate)}).Draw(rt, "pass")
 			q := demand{now: now, n: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), spend: true}
 			if len(grants) > 0 && rapid.Bool().Draw(rt, "settle") {
 				i := rapid.IntRange(0, len(grants)-1).Draw(rt, "which")

@@ -15,6 +15,18 @@ import (
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
 // [SlidingCounter], [CalendarQuota], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
 // or [SmoothWarmingUp]. [NewLocal] and [NewShared] return limiters that use it.
+//
+// The Rate of most is a number of permits, 1 to 2^32-1, in an interval, which is a whole number of microseconds and at most
+// 50 years; its Type is Overall, and its KeepAlive and MinGap are 0. Instants are whole microseconds too: at a rate of more
+// than one permit a microsecond, several are granted at one instant. ratelimiter.PerSecond, ratelimiter.Every and
+// ratelimiter.ParseRate make such rates.
+//
+// The limiters count a rate exactly, with one exception. A bucket or a queue counts in fractions of a permit, and
+// where the largest number that it needs, its capacity times the microseconds between two permits of the
+// reduced rate, is above 2^52, it is refilled at the next lower rate that needs no such number. That is
+// slower by less than a billionth. There always is such a rate for a capacity of up to four million permits that
+// come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
+// ratelimiter.ErrInvalidArgument, as is a parameter that is out of its range; the error names it.
 type Algorithm interface {
 	// bound and largest are Bound and Largest of the algorithm.
 	bound(window time.Duration, n int64) int64

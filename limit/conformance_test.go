@@ -28,13 +28,13 @@ func boundOf(a limit.Algorithm) func(window time.Duration, n int64) int64 {
 }
 
 func promised(a limit.Algorithm) limittest.Key {
-	s := limittest.Key{Bound: boundOf(a), Largest: limit.Largest(a), Rate: limit.Rate{Permits: 3, Interval: time.Second}}
+	s := limittest.Key{Bound: boundOf(a), Largest: limit.Largest(a), Rate: ratelimiter.Rate{Permits: 3, Interval: time.Second}}
 	if rate := reflect.ValueOf(a).FieldByName("Rate"); rate.IsValid() {
-		s.Rate = rate.Interface().(limit.Rate)
+		s.Rate = rate.Interface().(ratelimiter.Rate)
 	}
 	switch a := a.(type) {
 	case limit.CalendarQuota:
-		s.Rate = limit.Rate{Permits: a.Permits, Interval: 24 * time.Hour}
+		s.Rate = ratelimiter.Rate{Permits: a.Permits, Interval: 24 * time.Hour}
 	case limit.SmoothBursty:
 		s.Largest, s.Unbounded = 8, true
 	case limit.SmoothWarmingUp:
@@ -51,7 +51,7 @@ var unforgiving = map[string]limit.Algorithm{
 	"gcra of one":            limit.GCRA{Rate: short, Burst: 1},
 	"debt bucket of one":     limit.DebtBucket{Rate: short, Burst: 1, Debt: 1},
 	"leaky queue of one":     limit.LeakyQueue{Rate: short, Capacity: 1},
-	"interval bucket of one": limit.IntervalBucket{Rate: limit.Rate{Permits: 1, Interval: short.Interval}, Burst: 1},
+	"interval bucket of one": limit.IntervalBucket{Rate: ratelimiter.Rate{Permits: 1, Interval: short.Interval}, Burst: 1},
 	"sliding counter, short": limit.SlidingCounter{Rate: short},
 	// Several permits a microsecond.
 	"fixed window, fast":    limit.FixedWindow{Rate: fast},
@@ -63,9 +63,9 @@ var unforgiving = map[string]limit.Algorithm{
 	"leaky queue, fast":     limit.LeakyQueue{Rate: fast, Capacity: 9},
 }
 
-var fast = limit.Rate{Permits: 7, Interval: 3 * time.Microsecond}
+var fast = ratelimiter.Rate{Permits: 7, Interval: 3 * time.Microsecond}
 
-var short = limit.Rate{Permits: 3, Interval: 100 * time.Microsecond}
+var short = ratelimiter.Rate{Permits: 3, Interval: 100 * time.Microsecond}
 
 func TestLocalConformance(t *testing.T) {
 	redistest.NoServer(t)
@@ -173,7 +173,7 @@ func TestRRateLimiterConformance(t *testing.T) {
 	limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			client := clienttest.InBubble(t, rdb)
-			log := limit.SlidingLog{Rate: limit.Rate{Permits: 7, Interval: time.Second}}
+			log := limit.SlidingLog{Rate: ratelimiter.Rate{Permits: 7, Interval: time.Second}}
 			check(limittest.Key{
 				New: func() limit.Limiter {
 					l := client.RateLimiter(redistest.Key(t))

@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -21,7 +22,7 @@ import (
 // https://guava.dev/releases/snapshot-jre/api/docs/com/google/common/util/concurrent/RateLimiter.html.
 // Here the debt is bounded; [SmoothBursty] is Guava's own.
 type DebtBucket struct {
-	Rate  Rate
+	Rate  ratelimiter.Rate
 	Burst int64 // at least 1
 	Debt  int64 // at least 1; Burst and Debt together are at most 2^32-1
 }
@@ -39,7 +40,7 @@ func (a DebtBucket) check() error {
 	if a.Burst < 1 || a.Burst > maxPermits {
 		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
 	}
-	return a.Rate.checkPace("burst and debt", a.Burst+a.Debt)
+	return checkPace(a.Rate, "burst and debt", a.Burst+a.Debt)
 }
 func (a DebtBucket) script() *dispatch.Script { return gcraScript }
 func (a DebtBucket) parameters() []any {
@@ -60,4 +61,4 @@ func (a DebtBucket) unused() *gcra {
 	p := a.pace()
 	return &gcra{arrival: newArrival(p, a.Burst), debt: a.Debt * p.cost}
 }
-func (a DebtBucket) pace() pace { return onlyPace(a.Rate.pace(a.Burst + a.Debt)) }
+func (a DebtBucket) pace() pace { return onlyPace(paceOf(a.Rate, a.Burst+a.Debt)) }

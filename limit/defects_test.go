@@ -22,8 +22,8 @@ import (
 // TestDefects tests, for each defect that a published script has, that a check finds it and passes on our limiter.
 // TestManners finds a second key that is not declared.
 func TestDefects(t *testing.T) {
-	per := func(permits int64, interval time.Duration) limit.Rate {
-		return limit.Rate{Permits: permits, Interval: interval}
+	per := func(permits int64, interval time.Duration) ratelimiter.Rate {
+		return ratelimiter.Rate{Permits: permits, Interval: interval}
 	}
 	window, long := limit.FixedWindow{Rate: per(7, time.Second)}, limit.FixedWindow{Rate: per(7, 1500*time.Millisecond)}
 	log := limit.SlidingLog{Rate: per(7, time.Second)}

@@ -4,7 +4,7 @@
 // A [Shared] is kept in Redis by all processes that use its name; a [Local] limits one process.
 //
 //	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
-//		Rate:  limit.Rate{Permits: 10, Interval: time.Second},
+//		Rate:  ratelimiter.PerSecond(10),
 //		Burst: 20,
 //	})
 //	if err != nil {

@@ -17,7 +17,7 @@ func Example() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
 	api, err := limit.NewShared(rdb, "api", limit.TokenBucket{
-		Rate:  limit.Rate{Permits: 10, Interval: time.Second},
+		Rate:  ratelimiter.PerSecond(10),
 		Burst: 20,
 	})
 	if err != nil {
@@ -34,7 +34,7 @@ func Example() {
 
 // The tokens of a language model are known when the answer is there.
 func ExampleGrant_Settle() {
-	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 1000, Interval: time.Hour}, Burst: 1000})
+	l, err := limit.NewLocal(limit.TokenBucket{Rate: ratelimiter.PerHour(1000), Burst: 1000})
 	if err != nil {
 		panic(err)
 	}
@@ -56,7 +56,7 @@ func ExampleWithOutagePolicy() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
 	search, err := limit.NewShared(rdb, "search", limit.GCRA{
-		Rate:  limit.Rate{Permits: 100, Interval: time.Second},
+		Rate:  ratelimiter.PerSecond(100),
 		Burst: 100,
 	}, limit.WithOutagePolicy(ratelimiter.FailOpen()))
 	if err != nil {
@@ -71,7 +71,7 @@ func ExampleWithFleetParameters() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"})
 	defer rdb.Close()
 	api, err := limit.NewShared(rdb, "api", limit.GCRA{
-		Rate:  limit.Rate{Permits: 2, Interval: time.Minute},
+		Rate:  ratelimiter.PerMinute(2),
 		Burst: 2,
 	}, limit.WithFleetParameters(limit.KeepSpent))
 	if err != nil {
@@ -85,7 +85,7 @@ func ExampleWithFleetParameters() {
 // A limiter of this process, whose callers wait.
 func ExampleWait() {
 	l, err := limit.NewLocal(limit.LeakyQueue{
-		Rate:     limit.Rate{Permits: 1, Interval: 20 * time.Millisecond},
+		Rate:     ratelimiter.Rate{Permits: 1, Interval: 20 * time.Millisecond},
 		Capacity: 100,
 	})
 	if err != nil {
@@ -103,7 +103,7 @@ func ExampleWait() {
 
 // Algorithms of the same rate differ in how many permits they let through in the worst minute.
 func ExampleAlgorithm() {
-	rate := limit.Rate{Permits: 100, Interval: time.Minute}
+	rate := ratelimiter.PerMinute(100)
 	for _, a := range []limit.Algorithm{
 		limit.SlidingLog{Rate: rate},
 		limit.SlidingCounter{Rate: rate},
@@ -128,7 +128,7 @@ func ExampleLimiter() {
 		panic(err)
 	}
 	defer client.Close()
-	shared := client.RateLimiter("orders").WithRate(ratelimiter.Rate{Permits: 50, Interval: time.Second})
+	shared := client.RateLimiter("orders").WithRate(ratelimiter.PerSecond(50))
 	ok, err := limit.WaitTimeout(context.Background(), shared, 1, 2*time.Second)
 	fmt.Println(ok, err)
 }
@@ -150,7 +150,7 @@ func ExampleCalendarQuota() {
 
 // A large call is granted at once, and the calls after it wait for it.
 func ExampleDebtBucket() {
-	l, err := limit.NewLocal(limit.DebtBucket{Rate: limit.Rate{Permits: 60, Interval: time.Hour}, Burst: 10, Debt: 50})
+	l, err := limit.NewLocal(limit.DebtBucket{Rate: ratelimiter.PerHour(60), Burst: 10, Debt: 50})
 	if err != nil {
 		panic(err)
 	}
@@ -181,7 +181,7 @@ func ExampleLocal_Reserve() {
 
 // A rejected caller comes again after Wait; the limiter is unused again after Reset.
 func ExampleLocal_Allow() {
-	l, err := limit.NewLocal(limit.TokenBucket{Rate: limit.Rate{Permits: 60, Interval: time.Hour}, Burst: 10})
+	l, err := limit.NewLocal(limit.TokenBucket{Rate: ratelimiter.PerHour(60), Burst: 10})
 	if err != nil {
 		panic(err)
 	}

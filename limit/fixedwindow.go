@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -19,13 +20,13 @@ import (
 //
 // Source: the counter pattern of https://redis.io/docs/latest/commands/incr/.
 type FixedWindow struct {
-	Rate Rate
+	Rate ratelimiter.Rate
 }
 
 var fixedWindowScript = script("fixed_window", 1, 6)
 
 func (a FixedWindow) bound(window time.Duration, _ int64) int64 {
-	return stepped(window.Microseconds(), a.Rate.micros(), a.Rate.Permits, a.Rate.Permits)
+	return stepped(window.Microseconds(), microsOf(a.Rate), a.Rate.Permits, a.Rate.Permits)
 }
 
 // stepped returns the most permits in w µs of a limiter that holds full permits and gets brought more at the end
@@ -40,16 +41,16 @@ func stepped(w, interval, full, brought int64) int64 {
 
 func (a FixedWindow) largest() int64 { return a.Rate.Permits }
 
-func (a FixedWindow) check() error             { return a.Rate.check() }
+func (a FixedWindow) check() error             { return checkRate(a.Rate) }
 func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }
-func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
 func (a FixedWindow) reserves() bool           { return false }
 func (a FixedWindow) idle() state {
-	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros()}
+	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
 }
 func (a FixedWindow) stored(text string) (state, bool) {
 	v, e, ok := numbers(text, 2, 3)
-	return &fixedWindow{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], count: v[1], base: v[2], epoch: e}, ok
+	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], count: v[1], base: v[2], epoch: e}, ok
 }
 
 type fixedWindow struct {

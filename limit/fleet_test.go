@@ -296,7 +296,7 @@ func TestBadFleet(t *testing.T) {
 // last change on no more than the bound is granted.
 func TestStateOfOtherParameters(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
-	rates := []Rate{per(7, 3*time.Microsecond), per(1, 20*longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
+	rates := []ratelimiter.Rate{per(7, 3*time.Microsecond), per(1, 20*longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
 	for kind := range changes() {
 		if kind == "calendar quota" {
 			continue

@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // Source: ITU-T I.371, as explained in https://dotat.at/@/2024-08-30-gcra.html.
 type GCRA struct {
-	Rate  Rate
+	Rate  ratelimiter.Rate
 	Burst int64
 }
 
@@ -29,7 +30,7 @@ func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bou
 
 func (a GCRA) largest() int64 { return a.Burst }
 
-func (a GCRA) check() error                     { return a.Rate.checkPace("burst", a.Burst) }
+func (a GCRA) check() error                     { return checkPace(a.Rate, "burst", a.Burst) }
 func (a GCRA) script() *dispatch.Script         { return gcraScript }
 func (a GCRA) parameters() []any                { return a.bucket().parameters() }
 func (a GCRA) reserves() bool                   { return false }

@@ -23,7 +23,7 @@ func (s *Shared) For(key string) *Shared {
 // With returns a handle of the limiter of the same name and key whose calls are decided by the rate and the burst of a, for
 // tenants that have rates of their own:
 //
-//	paid := limit.GCRA{Rate: limit.Rate{Permits: 100, Interval: time.Second}, Burst: 200}
+//	paid := limit.GCRA{Rate: ratelimiter.PerSecond(100), Burst: 200}
 //	result, err := api.For(userID).With(paid).Allow(ctx, 1)
 //	if err != nil {
 //		return err

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func per1(n int64) Rate { return Rate{Permits: n, Interval: time.Second} }
+func per1(n int64) ratelimiter.Rate { return ratelimiter.Rate{Permits: n, Interval: time.Second} }
 
 // TestForAllocatesNothing: the limiter of a key that was asked for before is the same one, however many there are.
 func TestForAllocatesNothing(t *testing.T) {

@@ -41,7 +41,7 @@ func TestHook(t *testing.T) {
 			},
 		})}
 		name := redistest.Key(t)
-		l := redistest.Must(NewShared(rdb, name, GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 2}, opts...))(t)
+		l := redistest.Must(NewShared(rdb, name, GCRA{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}, Burst: 2}, opts...))(t)
 		s := l.For("alice")
 		ctx := t.Context()
 		canceled, cancel := context.WithCancel(ctx)

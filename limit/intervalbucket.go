@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -19,41 +20,41 @@ import (
 // Source: the token bucket of https://en.wikipedia.org/wiki/Token_bucket, refilled in intervals as
 // https://bucket4j.com/ offers beside the continuous ("greedy") refill.
 type IntervalBucket struct {
-	Rate  Rate
+	Rate  ratelimiter.Rate
 	Burst int64
 }
 
 var intervalBucketScript = script("interval_bucket", 1, 7)
 
 func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
-	return stepped(window.Microseconds(), a.Rate.micros(), a.Burst, min(a.Rate.Permits, a.Burst))
+	return stepped(window.Microseconds(), microsOf(a.Rate), a.Burst, min(a.Rate.Permits, a.Burst))
 }
 
 func (a IntervalBucket) largest() int64 { return a.Burst }
 
 func (a IntervalBucket) check() error {
-	if err := a.Rate.check(); err != nil {
+	if err := checkRate(a.Rate); err != nil {
 		return err
 	}
 	if a.Burst < 1 || a.Burst > maxPermits {
 		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
 	}
-	if ceilDiv(a.Burst, a.Rate.Permits) > maxExact/a.Rate.micros() {
+	if ceilDiv(a.Burst, a.Rate.Permits) > maxExact/microsOf(a.Rate) {
 		return invalid("burst of %d permits at %v takes more than 142 years to fill", a.Burst, a.Rate)
 	}
 	return nil
 }
 func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
 func (a IntervalBucket) parameters() []any {
-	return []any{a.Rate.Permits, a.Rate.micros(), a.Burst}
+	return []any{a.Rate.Permits, microsOf(a.Rate), a.Burst}
 }
 func (a IntervalBucket) reserves() bool { return false }
 func (a IntervalBucket) idle() state {
-	return &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, left: a.Burst}
+	return &intervalBucket{permits: a.Rate.Permits, interval: microsOf(a.Rate), capacity: a.Burst, left: a.Burst}
 }
 func (a IntervalBucket) stored(text string) (state, bool) {
 	v, e, ok := numbers(text, 2, 4)
-	s := &intervalBucket{permits: a.Rate.Permits, interval: a.Rate.micros(), capacity: a.Burst, begun: v[0], epoch: e}
+	s := &intervalBucket{permits: a.Rate.Permits, interval: microsOf(a.Rate), capacity: a.Burst, begun: v[0], epoch: e}
 	s.left = max(s.least(), min(a.Burst, v[1]))
 	s.base, s.given = min(v[2], s.capacity-s.left), min(v[3], maxExact)
 	return s, ok

@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -26,7 +27,7 @@ import (
 // Source: the leaky bucket with which https://nginx.org/en/docs/http/ngx_http_limit_req_module.html delays
 // requests.
 type LeakyQueue struct {
-	Rate     Rate
+	Rate     ratelimiter.Rate
 	Capacity int64
 }
 
@@ -38,7 +39,7 @@ func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 
 func (a LeakyQueue) largest() int64 { return a.Capacity }
 
-func (a LeakyQueue) check() error             { return a.Rate.checkPace("capacity", a.Capacity) }
+func (a LeakyQueue) check() error             { return checkPace(a.Rate, "capacity", a.Capacity) }
 func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
 func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a LeakyQueue) reserves() bool           { return true }
@@ -49,7 +50,7 @@ func (a LeakyQueue) stored(text string) (state, bool) {
 	s.us, s.part = v[0], min(v[1], s.flow-1)
 	return &leakyQueue{s}, ok
 }
-func (a LeakyQueue) pace() pace { return onlyPace(a.Rate.pace(a.Capacity)) }
+func (a LeakyQueue) pace() pace { return onlyPace(paceOf(a.Rate, a.Capacity)) }
 
 type leakyQueue struct{ arrival }
 

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Limiter grants or rejects permits without waiting: a [Local], a [Shared], or a ratelimiter.RateLimiter, which Java
@@ -36,51 +35,6 @@ type reserver interface {
 	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
 }
 
-// A Rate is a number of permits per interval. It is not ratelimiter.Rate, because it has whole microseconds and none of
-// what Redisson stores beside a rate, so that a KeepAlive that no algorithm could apply does not compile.
-//
-// The limiters count it exactly, with one exception. A bucket or a queue counts in fractions of a permit, and
-// where the largest number that it needs, its capacity times the microseconds between two permits of the
-// reduced rate, is above 2^52, it is refilled at the next lower rate that needs no such number. That is
-// slower by less than a billionth. There always is such a rate for a capacity of up to four million permits that
-// come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
-// ratelimiter.ErrInvalidArgument.
-type Rate struct {
-	// Permits is 1 to 2^32-1.
-	Permits int64
-	// Interval is a whole number of microseconds, at most 50 years. Instants are whole microseconds too: at
-	// a rate of more than one permit a microsecond, several are granted at one instant.
-	Interval time.Duration
-}
-
-// PerSecond returns the rate of that many permits per second.
-func PerSecond(permits int64) Rate { return Rate{permits, time.Second} }
-
-// PerMinute returns the rate of that many permits per minute.
-func PerMinute(permits int64) Rate { return Rate{permits, time.Minute} }
-
-// PerHour returns the rate of that many permits per hour.
-func PerHour(permits int64) Rate { return Rate{permits, time.Hour} }
-
-// Every returns the rate of one permit in each interval.
-func Every(interval time.Duration) Rate { return Rate{1, interval} }
-
-// ParseRate returns the rate that a text says, such as "10/s" or "100/1m30s": a number of permits, and an interval as
-// [time.ParseDuration] takes it, or a unit of one. It is the inverse of [Rate.String]. It returns
-// ratelimiter.ErrInvalidArgument for any other text, and for a rate that is out of range.
-func ParseRate(text string) (r Rate, err error) {
-	if r.Permits, r.Interval, err = permit.ParsePace(text); err != nil {
-		return Rate{}, err
-	}
-	if err := r.check(); err != nil {
-		return Rate{}, err
-	}
-	return r, nil
-}
-
-// String returns the rate in the form "10/1s".
-func (r Rate) String() string { return fmt.Sprintf("%d/%v", r.Permits, r.Interval) }
-
 // maxPermits is the most that one call can ask for, as with a RRateLimiter.
 const maxPermits = math.MaxUint32
 
@@ -91,31 +45,42 @@ const maxExact = 1 << 52
 // longestInterval keeps an instant that is two intervals ahead exact in Lua.
 const longestInterval = 50 * longest
 
-func (r Rate) check() error {
+// checkRate returns an error that names the field of r that no algorithm can apply.
+func checkRate(r ratelimiter.Rate) error {
 	if r.Permits < 1 || r.Permits > maxPermits {
-		return invalid("a rate of %d permits is not in 1..%d", r.Permits, int64(maxPermits))
+		return invalid("Rate.Permits %d is not in 1..%d", r.Permits, int64(maxPermits))
 	}
 	if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
-		return invalid("interval %v is not a positive number of microseconds", r.Interval)
+		return invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
 	}
 	if r.Interval > longestInterval {
-		return invalid("interval %v is more than 50 years", r.Interval)
+		return invalid("Rate.Interval %v is more than 50 years", r.Interval)
+	}
+	if r.Type != ratelimiter.Overall {
+		return invalid("Rate.Type is %v, which only a RateLimiter can apply; for permits of each client, use For with its name as the key", r.Type)
+	}
+	if r.KeepAlive != 0 {
+		return invalid("Rate.KeepAlive is %v, which only a RateLimiter can apply; the keys of this limiter expire by themselves", r.KeepAlive)
+	}
+	if r.MinGap != 0 {
+		return invalid("Rate.MinGap is %v, which only a RateLimiter can apply; for an even flow, use a LeakyQueue", r.MinGap)
 	}
 	return nil
 }
 
-func (r Rate) micros() int64 { return r.Interval.Microseconds() }
+// microsOf returns the interval of a rate in µs.
+func microsOf(r ratelimiter.Rate) int64 { return r.Interval.Microseconds() }
 
 // checkPace checks a rate and the most permits that the state of a limiter at that rate holds.
-func (r Rate) checkPace(what string, permits int64) error {
-	if err := r.check(); err != nil {
+func checkPace(r ratelimiter.Rate, what string, permits int64) error {
+	if err := checkRate(r); err != nil {
 		return err
 	}
 	if permits < 1 || permits > maxPermits {
 		return invalid("%s of %d permits is not in 1..%d", what, permits, int64(maxPermits))
 	}
-	if _, ok := r.pace(permits); !ok {
-		return invalid("%s of %d permits is too large to be counted exactly at %v; take a smaller one", what, permits, r)
+	if _, ok := paceOf(r, permits); !ok {
+		return invalid("%s of %d permits is too large to be counted exactly at %d/%v; take a smaller one", what, permits, r.Permits, r.Interval)
 	}
 	return nil
 }

@@ -6,13 +6,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
 
-func per(permits int64, interval time.Duration) Rate {
-	return Rate{Permits: permits, Interval: interval}
+func per(permits int64, interval time.Duration) ratelimiter.Rate {
+	return ratelimiter.Rate{Permits: permits, Interval: interval}
 }
 
 // every returns each algorithm, with parameters that do not divide.

@@ -54,7 +54,7 @@ func allCalls(l Limiter) map[string]func(context.Context) error {
 // TestNilArguments checks that a context, a redis client or a limiter that is nil is ErrInvalidArgument.
 func TestNilArguments(t *testing.T) {
 	redistest.NoServer(t)
-	a := GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}
+	a := GCRA{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}, Burst: 1}
 	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
 		_, err := NewShared(rdb, "x", a)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
@@ -120,7 +120,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 					if name == "Start" { // which does nothing otherwise
 						opts = []Option{WithFleetParameters(KeepSpent)}
 					}
-					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: Rate{Permits: 1, Interval: time.Second}, Burst: 1}, opts...))(t)
+					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}, Burst: 1}, opts...))(t)
 					ctx, cancel := context.WithTimeout(t.Context(), d)
 					defer cancel()
 					err := allCalls(l.For("tok-12345678"))[name](ctx)

@@ -5,6 +5,8 @@ package limit
 import (
 	"math"
 	"math/bits"
+
+	"github.com/goredisson/ratelimiter"
 )
 
 // A pace is a rate in parts of a permit, so that all arithmetic is on whole numbers: flow parts come in each
@@ -14,17 +16,17 @@ type pace struct{ flow, cost int64 }
 // maxSlack is by how much a pace may be slower than its rate, as a fraction of the rate.
 const maxSlack = 1e-9
 
-// pace returns the pace of a limiter whose state holds up to that many permits. It is the rate itself if so
+// paceOf returns the pace of a limiter at a rate whose state holds up to that many permits. It is the rate itself if so
 // many permits are at most 2^52 parts, and otherwise the nearest lower rate at which they are. It reports
 // false if that is lower by more than maxSlack.
-func (r Rate) pace(permits int64) (pace, bool) {
-	divisor := gcd(r.Permits, r.micros())
-	p := pace{r.Permits / divisor, r.micros() / divisor}
+func paceOf(r ratelimiter.Rate, permits int64) (pace, bool) {
+	divisor := gcd(r.Permits, microsOf(r))
+	p := pace{r.Permits / divisor, microsOf(r) / divisor}
 	if p.exact(permits) {
 		return p, true
 	}
 	p.flow, p.cost = nearestBelow(p.flow, p.cost, maxExact/(permits+ceilDiv(p.flow, p.cost)+1))
-	return p, p.flow > 0 && p.exact(permits) && r.slack(p) <= maxSlack
+	return p, p.flow > 0 && p.exact(permits) && p.slack(r) <= maxSlack
 }
 
 // onlyPace returns a pace that was checked before.
@@ -33,10 +35,10 @@ func onlyPace(p pace, _ bool) pace { return p }
 // exact reports whether that many permits and what comes in within a microsecond are at most 2^52 parts.
 func (p pace) exact(permits int64) bool { return permits+(p.flow-1)/p.cost+1 <= maxExact/p.cost }
 
-// slack returns by how much p, which is no faster, is slower than the rate, as a fraction of the rate.
-func (r Rate) slack(p pace) float64 {
+// slack returns by how much p, which is no faster, is slower than a rate, as a fraction of it.
+func (p pace) slack(r ratelimiter.Rate) float64 {
 	high, low := bits.Mul64(uint64(r.Permits), uint64(p.cost))
-	high2, low2 := bits.Mul64(uint64(p.flow), uint64(r.micros()))
+	high2, low2 := bits.Mul64(uint64(p.flow), uint64(microsOf(r)))
 	low, borrow := bits.Sub64(low, low2, 0)
 	high, _ = bits.Sub64(high, high2, borrow)
 	return (float64(high)*(1<<32)*(1<<32) + float64(low)) / (float64(r.Permits) * float64(p.cost))

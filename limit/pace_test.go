@@ -17,25 +17,25 @@ import (
 // Up to four million permits that come in within 140 years there always is one.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := Rate{rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval"))}
+		r := per(rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval")))
 		permits := rapid.Int64Range(1, maxPermits).Draw(rt, "held")
 		if rapid.Bool().Draw(rt, "few") {
-			permits = rapid.Int64Range(1, int64(min(maxPermits, 140*float64(r.Permits)*float64(longest.Microseconds())/float64(r.micros())+1))).Draw(rt, "fewer")
+			permits = rapid.Int64Range(1, int64(min(maxPermits, 140*float64(r.Permits)*float64(longest.Microseconds())/float64(microsOf(r))+1))).Draw(rt, "fewer")
 		}
-		p, ok := r.pace(permits)
+		p, ok := paceOf(r, permits)
 		if !ok {
-			years := float64(permits) * float64(r.micros()) / float64(r.Permits) / float64(longest.Microseconds())
+			years := float64(permits) * float64(microsOf(r)) / float64(r.Permits) / float64(longest.Microseconds())
 			require.True(rt, permits > 4_000_000 || years > 140, "%d at %v, %v years", permits, r, years)
 			return
 		}
-		rate, got := big.NewRat(r.Permits, r.micros()), big.NewRat(p.flow, p.cost)
+		rate, got := big.NewRat(r.Permits, microsOf(r)), big.NewRat(p.flow, p.cost)
 		require.LessOrEqual(rt, got.Cmp(rate), 0, "%v is faster than %v", p, r)
 		slack, _ := new(big.Rat).Quo(new(big.Rat).Sub(rate, got), rate).Float64()
 		require.LessOrEqual(rt, slack, 1e-9, "%v of %v", p, r)
-		require.InDelta(rt, slack, r.slack(p), 1e-18)
+		require.InDelta(rt, slack, p.slack(r), 1e-18)
 		sum := new(big.Int).Add(new(big.Int).Mul(big.NewInt(permits), big.NewInt(p.cost)), big.NewInt(p.flow))
 		require.LessOrEqual(rt, sum.Cmp(big.NewInt(maxExact)), 0)
-		if g := gcd(r.Permits, r.micros()); r.micros()/g <= maxExact/(permits+r.Permits/r.micros()+2) {
+		if g := gcd(r.Permits, microsOf(r)); microsOf(r)/g <= maxExact/(permits+r.Permits/microsOf(r)+2) {
 			require.Zero(rt, got.Cmp(rate), "%v could be exact", r)
 		}
 	})

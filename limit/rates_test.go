@@ -17,7 +17,7 @@ import (
 
 // ordinaryRates are rates that people write into a configuration: of most the product of permits and
 // microseconds is more than 2^52, or a permit takes less than a microsecond.
-var ordinaryRates = []Rate{
+var ordinaryRates = []ratelimiter.Rate{
 	per(100_000, 24*time.Hour),
 	per(123_457, 24*time.Hour), // a prime
 	per(2_000, 30*24*time.Hour),
@@ -36,7 +36,7 @@ var ordinaryRates = []Rate{
 
 // atRate is each algorithm at the rate r, with room for one interval's permits. Guava's two count by the
 // second, and at least one a year.
-func atRate(r Rate) map[string]Algorithm {
+func atRate(r ratelimiter.Rate) map[string]Algorithm {
 	perSecond := float64(r.Permits) / r.Interval.Seconds()
 	all := map[string]Algorithm{
 		"fixed window":    FixedWindow{r},
@@ -76,7 +76,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 				}
 				passed := now - begin
 				require.LessOrEqual(t, granted, a.bound(micros(passed+1), n), "%s of %v by %d", kind, r, n)
-				owed, _ := mulDiv(passed, r.Permits, r.micros())
+				owed, _ := mulDiv(passed, r.Permits, microsOf(r))
 				owed -= n + owed/1_000_000_000
 				if kind == "sliding counter" && r.Interval < time.Millisecond {
 					continue // a window of three instants cannot slide
@@ -151,31 +151,37 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 	}
 }
 
-// FuzzParseRate checks that a rate that is parsed is valid, and that String is its inverse.
-func FuzzParseRate(f *testing.F) {
-	for text, want := range map[string]Rate{"10/s": PerSecond(10), "10/m": PerMinute(10), "3/h": PerHour(3), "1/5µs": Every(5 * time.Microsecond),
-		"7/us": {7, time.Microsecond}, "100/1m30s": {100, 90 * time.Second}} {
-		got, err := ParseRate(text)
-		require.NoError(f, err, text)
-		require.Equal(f, want, got)
-		f.Add(text)
-	}
-	for _, text := range []string{"", "10", "/s", "10/", "0/s", "10/0s", "10/1ns", "10/s ", "-1/s", "5000000000/s", "10/500000h", "10/h0.5m", "10/s1h"} {
-		_, err := ParseRate(text)
-		require.ErrorIs(f, err, ratelimiter.ErrInvalidArgument, text)
-		f.Add(text)
-	}
-	f.Fuzz(func(t *testing.T, text string) {
-		r, err := ParseRate(text)
-		if err != nil {
-			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
-			return
+// TestARateHasPermitsAndAnIntervalOnly tests that what only a RateLimiter can apply is an error that names the field, and reaches
+// nobody's keys.
+func TestARateHasPermitsAndAnIntervalOnly(t *testing.T) {
+	rdb, r := redistest.Client(t), per(10, time.Second)
+	for field, change := range map[string]func(*ratelimiter.Rate){
+		"Rate.Type is PER_CLIENT":   func(r *ratelimiter.Rate) { r.Type = ratelimiter.PerClient },
+		"Rate.KeepAlive is 1m0s":    func(r *ratelimiter.Rate) { r.KeepAlive = time.Minute },
+		"Rate.MinGap is 1ms":        func(r *ratelimiter.Rate) { r.MinGap = time.Millisecond },
+		"Rate.Permits 0 ":           func(r *ratelimiter.Rate) { r.Permits = 0 },
+		"Rate.Permits 4294967296 ":  func(r *ratelimiter.Rate) { r.Permits = 1 << 32 },
+		"Rate.Interval 0s ":         func(r *ratelimiter.Rate) { r.Interval = 0 },
+		"Rate.Interval 1.5µs ":      func(r *ratelimiter.Rate) { r.Interval = 1500 },
+		"Rate.Interval 446760h0m0s": func(r *ratelimiter.Rate) { r.Interval = 51 * longest },
+	} {
+		bad := r
+		change(&bad)
+		for kind, a := range atRate(bad) {
+			if kind == "smooth bursty" || kind == "smooth warming up" {
+				continue // they have no Rate
+			}
+			_, err := NewLocal(a)
+			_, shared := NewShared(rdb, redistest.Key(t), a)
+			for _, err := range []error{err, shared} {
+				require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, kind)
+				require.ErrorContains(t, err, field, kind)
+			}
 		}
-		require.NoError(t, r.check())
-		again, err := ParseRate(r.String())
-		require.NoError(t, err)
-		require.Equal(t, r, again)
-	})
+		_, err := redistest.Must(NewShared(rdb, redistest.Key(t), GCRA{r, 10}))(t).With(GCRA{bad, 10}).Allow(t.Context(), 1)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+		require.ErrorContains(t, err, field)
+	}
 }
 
 // TestAClockPutBackBringsNothing tests that a bucket which has granted all that it may at an instant grants nothing more at that

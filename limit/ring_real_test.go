@@ -31,7 +31,7 @@ func TestSharedOnARingThatLosesAShard(t *testing.T) {
 	var victim *redistest.Server
 	var here, there []*limit.Shared // on the victim, on other shards
 	for i := range 12 {
-		l, err := limit.NewShared(ring, fmt.Sprint(t.Name(), i), limit.FixedWindow{Rate: limit.Rate{Permits: 20, Interval: 1000 * time.Hour}})
+		l, err := limit.NewShared(ring, fmt.Sprint(t.Name(), i), limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 20, Interval: 1000 * time.Hour}})
 		require.NoError(t, err)
 		shard := redistest.Must(ring.GetShardClientForKey(l.Keys()[0]))(t)
 		if s := servers[shard.Options().Addr]; victim == nil || victim == s {

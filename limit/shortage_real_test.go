@@ -28,7 +28,7 @@ func TestSharedWithAFullPool(t *testing.T) {
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout, o.MaxRetries = size, 500*time.Millisecond, -1 })
 	began, ended := make(chan bool, 10), make(chan bool, 10)
 	limiter := func(name string, opts ...limit.Option) *limit.Shared {
-		l := redistest.Must(limit.NewShared(rdb, name, limit.FixedWindow{Rate: limit.Rate{Permits: 1, Interval: time.Hour}}, opts...))(t)
+		l := redistest.Must(limit.NewShared(rdb, name, limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}}, opts...))(t)
 		require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
 		return l
 	}

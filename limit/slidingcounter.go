@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -22,13 +23,13 @@ import (
 //
 // Source: https://blog.cloudflare.com/counting-things-a-lot-of-different-things/.
 type SlidingCounter struct {
-	Rate Rate
+	Rate ratelimiter.Rate
 }
 
 var slidingCounterScript = script("sliding_counter", 1, 6)
 
 func (a SlidingCounter) bound(window time.Duration, _ int64) int64 {
-	w, interval := window.Microseconds(), a.Rate.micros()
+	w, interval := window.Microseconds(), microsOf(a.Rate)
 	whole := times(a.Rate.Permits, edges(w, interval))
 	if w < 2 || whole == math.MaxInt64 {
 		return whole
@@ -49,16 +50,16 @@ func edges(w, interval int64) int64 {
 
 func (a SlidingCounter) largest() int64 { return a.Rate.Permits }
 
-func (a SlidingCounter) check() error             { return a.Rate.check() }
+func (a SlidingCounter) check() error             { return checkRate(a.Rate) }
 func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
-func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
 func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
-	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros()}
+	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
 }
 func (a SlidingCounter) stored(text string) (state, bool) {
 	v, e, ok := numbers(text, 3, 3)
-	return &slidingCounter{permits: a.Rate.Permits, interval: a.Rate.micros(), start: v[0], current: v[1], previous: v[2], epoch: e}, ok
+	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], current: v[1], previous: v[2], epoch: e}, ok
 }
 
 type slidingCounter struct {

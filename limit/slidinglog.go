@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -20,27 +21,27 @@ import (
 // Source: the sorted-set pattern of
 // https://engineering.classdojo.com/blog/2015/02/06/rolling-rate-limiter/.
 type SlidingLog struct {
-	Rate Rate
+	Rate ratelimiter.Rate
 }
 
 var slidingLogScript = script("sliding_log", 2, 6)
 
 func (a SlidingLog) bound(window time.Duration, _ int64) int64 {
-	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), a.Rate.micros()))
+	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), microsOf(a.Rate)))
 }
 
 func (a SlidingLog) largest() int64 { return a.Rate.Permits }
 
-func (a SlidingLog) check() error             { return a.Rate.check() }
+func (a SlidingLog) check() error             { return checkRate(a.Rate) }
 func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }
-func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, a.Rate.micros()} }
+func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
 func (a SlidingLog) reserves() bool           { return false }
 func (a SlidingLog) idle() state {
-	return &slidingLog{permits: a.Rate.Permits, interval: a.Rate.micros()}
+	return &slidingLog{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
 }
 func (a SlidingLog) stored(text string) (state, bool) {
 	v, _, ok := numbers(text, 3, 3)
-	return &seenLog{permits: a.Rate.Permits, interval: a.Rate.micros(), used: v[0], at: v[1], due: v[2]}, ok
+	return &seenLog{permits: a.Rate.Permits, interval: microsOf(a.Rate), used: v[0], at: v[1], due: v[2]}, ok
 }
 
 // A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken

@@ -5,6 +5,7 @@ package limit
 import (
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
@@ -19,7 +20,7 @@ import (
 //
 // Source: https://en.wikipedia.org/wiki/Token_bucket.
 type TokenBucket struct {
-	Rate  Rate
+	Rate  ratelimiter.Rate
 	Burst int64
 }
 

@@ -66,7 +66,7 @@ func TestRunEndsWhileCallersWait(t *testing.T) {
 // NewRedis outside of a bubble is in real time, and its limiters are not those of another NewRedis.
 func TestNewRedis(t *testing.T) {
 	for range 2 {
-		s, err := limit.NewShared(ratelimitertest.NewRedis(t), "api", limit.GCRA{Rate: limit.Rate{Permits: 1, Interval: time.Hour}, Burst: 1})
+		s, err := limit.NewShared(ratelimitertest.NewRedis(t), "api", limit.GCRA{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}, Burst: 1})
 		require.NoError(t, err)
 		for _, want := range []bool{true, false} {
 			r, err := s.Allow(t.Context(), 1)

@@ -84,9 +84,9 @@ func pictures(all [][]outcome) map[string][]byte {
 		ofCase := ""
 		for j, o := range append([]outcome{asked}, all[i]...) {
 			ofCase += o.cell(o.limiter, j, top)
-			cells[o.limiter] += o.cell(fmt.Sprintf("%s: %v", t.name, t.rate), i, top)
+			cells[o.limiter] += o.cell(fmt.Sprintf("%s: %d/%v", t.name, t.rate.Permits, t.rate.Interval), i, top)
 		}
-		files["case-"+t.name+".svg"] = picture(fmt.Sprintf("%s: a limit of %v", t.name, t.rate), len(all[i])+1, ofCase)
+		files["case-"+t.name+".svg"] = picture(fmt.Sprintf("%s: a limit of %d/%v", t.name, t.rate.Permits, t.rate.Interval), len(all[i])+1, ofCase)
 	}
 	for _, o := range all[0] {
 		files["limiter-"+strings.ToLower(o.limiter)+".svg"] = picture(o.limiter, len(cases), cells[o.limiter])

@@ -32,7 +32,7 @@ func main() {
 			fmt.Fprintln(os.Stderr, "compare:", err)
 			os.Exit(1)
 		}
-		fmt.Printf("%s: %s\nlimit %v\n\n%s\n", t.name, t.about, t.rate, table(all))
+		fmt.Printf("%s: %s\nlimit %d/%v\n\n%s\n", t.name, t.about, t.rate.Permits, t.rate.Interval, table(all))
 	}
 }
 
@@ -86,7 +86,7 @@ func (t *traffic) play(ctx context.Context, a limit.Algorithm) (o outcome, err e
 	}
 	ask, largest := l.Reserve, int64(1)
 	if _, ok := a.(RRateLimiter); ok {
-		redisson := client.RateLimiter(name).WithRate(ratelimiter.Rate{Permits: t.rate.Permits, Interval: t.rate.Interval})
+		redisson := client.RateLimiter(name).WithRate(t.rate)
 		ask = func(ctx context.Context, n int64, _ time.Duration) (ratelimiter.Result, error) {
 			return redisson.Allow(ctx, n)
 		}

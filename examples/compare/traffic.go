@@ -7,13 +7,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/limit"
 )
 
 // A traffic is a series of requests, and the limit for them.
 type traffic struct {
 	name, about string
-	rate        limit.Rate
+	rate        ratelimiter.Rate
 	bursts      []burst
 }
 
@@ -44,13 +45,13 @@ func (t *traffic) arrivals() (all []arrival) {
 
 const ms, second = time.Millisecond, time.Second
 
-var ten = limit.Rate{Permits: 10, Interval: second}
+var ten = ratelimiter.Rate{Permits: 10, Interval: second}
 
 // cases holds the traffics. Write yours here.
 var cases = []*traffic{
-	{"articles", "10, 10, 980, 900 and 100 requests in five successive seconds, evenly within each", limit.Rate{Permits: 1000, Interval: 3 * second},
+	{"articles", "10, 10, 980, 900 and 100 requests in five successive seconds, evenly within each", ratelimiter.Rate{Permits: 1000, Interval: 3 * second},
 		[]burst{{0, second, 10, 1}, {second, 2 * second, 10, 1}, {2 * second, 3 * second, 980, 1}, {3 * second, 4 * second, 900, 1}, {4 * second, 5 * second, 100, 1}}},
-	{"edge", "1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)", limit.Rate{Permits: 5, Interval: second},
+	{"edge", "1 request that opens a window, 4 just before its end (0.95s), 5 just after it (1.05s)", ratelimiter.Rate{Permits: 5, Interval: second},
 		[]burst{{0, 0, 1, 1}, {950 * ms, 950 * ms, 4, 1}, {1050 * ms, 1050 * ms, 5, 1}}},
 	{"trickle", "9 requests a second for 4s, then 12 a second for 10s", ten,
 		[]burst{{0, 4 * second, 36, 1}, {4 * second, 14 * second, 120, 1}}},
@@ -61,7 +62,7 @@ var cases = []*traffic{
 }
 
 // limiters returns the limiters for a rate, with room for the permits of one interval wherever they have room for some.
-func limiters(r limit.Rate) []limit.Algorithm {
+func limiters(r ratelimiter.Rate) []limit.Algorithm {
 	perSecond := float64(r.Permits) / r.Interval.Seconds()
 	return []limit.Algorithm{
 		limit.FixedWindow{Rate: r},

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
@@ -137,7 +138,7 @@ func TestBehindAUnixSocket(t *testing.T) {
 		windows := map[string]limit.Limiter{}
 		m, err := NewRules(nil, []Rule{{Name: "x", Keys: []KeyFunc{ByClientAddress(ClientAddress{TrustedUnix: trusted})}, Limiter: func(key string) limit.Limiter {
 			if windows[key] == nil {
-				windows[key] = redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 1, Interval: time.Hour}}))(t)
+				windows[key] = redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}}))(t)
 			}
 			return windows[key]
 		}}})

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
@@ -29,7 +28,7 @@ func ExampleMiddleware_Decide() {
 		panic(err)
 	}
 	defer client.Close()
-	limit, err := inbound.New(client, "jobs", ratelimiter.Rate{Permits: 2, Interval: time.Minute})
+	limit, err := inbound.New(client, "jobs", ratelimiter.PerMinute(2))
 	if err != nil {
 		panic(err)
 	}
@@ -57,17 +56,17 @@ func ExampleNewRules() {
 		panic(err)
 	}
 	defer client.Close()
-	users, err := limit.NewShared(rdb, "user", limit.TokenBucket{Rate: limit.Rate{Permits: 1000, Interval: time.Hour}, Burst: 100})
+	users, err := limit.NewShared(rdb, "user", limit.TokenBucket{Rate: ratelimiter.PerHour(1000), Burst: 100})
 	if err != nil {
 		panic(err)
 	}
 	limits, err := inbound.NewRules(client, []inbound.Rule{{
 		Name: "address",
-		Rate: ratelimiter.Rate{Permits: 10, Interval: time.Second},
+		Rate: ratelimiter.PerSecond(10),
 		Keys: []inbound.KeyFunc{inbound.ByClientAddress(inbound.ClientAddress{})},
 	}, {
 		Name:    "user",
-		Rate:    ratelimiter.Rate{Permits: 1000, Interval: time.Hour}, // what the fields tell
+		Rate:    ratelimiter.PerHour(1000), // what the fields tell
 		Keys:    []inbound.KeyFunc{inbound.ByHeader("X-Api-Key")},
 		Limiter: func(key string) limit.Limiter { return users.For(key) },
 	}}, inbound.WithXRateLimit())
@@ -126,7 +125,7 @@ func ExampleRejection() {
 		panic(err)
 	}
 	defer client.Close()
-	limits, err := inbound.New(client, "api", ratelimiter.Rate{Permits: 1, Interval: time.Hour},
+	limits, err := inbound.New(client, "api", ratelimiter.PerHour(1),
 		inbound.WithHeaders(inbound.HeadersRejected),
 		inbound.WithRejection(func(w http.ResponseWriter, _ *http.Request, why inbound.Rejection) {
 			w.WriteHeader(why.Status)

@@ -278,9 +278,9 @@ func TestLimiterThatFailsOpen(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := &gate{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
 		w.rdb.AddHook(g)
-		rate := limit.Rate{Permits: 4, Interval: time.Minute}
+		rate := ratelimiter.Rate{Permits: 4, Interval: time.Minute}
 		shared := redistest.Must(limit.NewShared(w.rdb, w.key, limit.TokenBucket{Rate: rate, Burst: 4}, limit.WithOutagePolicy(ratelimiter.FailOpen())))(t)
-		local := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 100, Interval: time.Hour}}))(t)
+		local := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 100, Interval: time.Hour}}))(t)
 		rule := func(name string, l limit.Limiter) Rule {
 			return Rule{Name: name, Rate: ratelimiter.Rate{Permits: 4, Interval: time.Minute}, Limiter: func(string) limit.Limiter { return l }}
 		}

@@ -79,26 +79,25 @@ func (r *rule) rateOf(l limit.Limiter) ratelimiter.Rate {
 	if !ok {
 		return ratelimiter.Rate{}
 	}
-	var rate limit.Rate
 	switch a := own.Algorithm().(type) {
 	case limit.FixedWindow:
-		rate = a.Rate
+		return a.Rate
 	case limit.SlidingLog:
-		rate = a.Rate
+		return a.Rate
 	case limit.SlidingCounter:
-		rate = a.Rate
+		return a.Rate
 	case limit.IntervalBucket:
-		rate = a.Rate
+		return a.Rate
 	case limit.TokenBucket:
-		rate = a.Rate
+		return a.Rate
 	case limit.DebtBucket:
-		rate = a.Rate
+		return a.Rate
 	case limit.GCRA:
-		rate = a.Rate
+		return a.Rate
 	case limit.LeakyQueue:
-		rate = a.Rate
+		return a.Rate
 	case limit.CalendarQuota:
-		rate.Permits = a.Permits // the window depends on the month
+		return ratelimiter.Rate{Permits: a.Permits} // the window depends on the month
 	}
-	return ratelimiter.Rate{Permits: rate.Permits, Interval: rate.Interval}
+	return ratelimiter.Rate{}
 }

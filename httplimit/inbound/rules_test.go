@@ -71,7 +71,7 @@ func TestRulesAnswer(t *testing.T) {
 	address := ratelimiter.Rate{Permits: 2, Interval: 10 * time.Second}
 	user := ratelimiter.Rate{Permits: 3, Interval: time.Hour}
 	shared := func(w *world, name string, r ratelimiter.Rate) func(string) limit.Limiter {
-		return w.shared(w.key+name, limit.SlidingLog{Rate: limit.Rate{Permits: r.Permits, Interval: r.Interval}})
+		return w.shared(w.key+name, limit.SlidingLog{Rate: ratelimiter.Rate{Permits: r.Permits, Interval: r.Interval}})
 	}
 	none := func(*world, string, ratelimiter.Rate) func(string) limit.Limiter { return nil }
 	for name, of := range map[string][2]func(*world, string, ratelimiter.Rate) func(string) limit.Limiter{
@@ -217,9 +217,9 @@ func TestRulesWithoutRedis(t *testing.T) {
 
 // TestRuleOfItsOwn: each rule takes its own weight, and the fields have the numbers of the tenant's limiter.
 func TestRuleOfItsOwn(t *testing.T) {
-	requests := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: limit.Rate{Permits: 10, Interval: time.Minute}}))(t)
+	requests := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 10, Interval: time.Minute}}))(t)
 	tenants := map[string]limit.Limiter{
-		"small": redistest.Must(limit.NewLocal(limit.GCRA{Rate: limit.Rate{Permits: 100, Interval: time.Second}, Burst: 200}))(t),
+		"small": redistest.Must(limit.NewLocal(limit.GCRA{Rate: ratelimiter.Rate{Permits: 100, Interval: time.Second}, Burst: 200}))(t),
 		"large": redistest.Must(limit.NewLocal(limit.CalendarQuota{Permits: 1000, Per: limit.Month, Location: time.UTC}))(t),
 	}
 	m := redistest.Must(NewRules(nil, []Rule{
@@ -265,7 +265,7 @@ func TestHeavierAsksAgain(t *testing.T) {
 // TestAnyLimiter: one rule of another algorithm, with a rate for the fields and without, and limiters that fail.
 func TestAnyLimiter(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		bucket := w.shared(w.key, limit.TokenBucket{Rate: limit.Rate{Permits: 1, Interval: time.Second}, Burst: 2})
+		bucket := w.shared(w.key, limit.TokenBucket{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}, Burst: 2})
 		rate := ratelimiter.Rate{Permits: 1, Interval: time.Second}
 		var keys []string
 		for _, c := range []struct {

@@ -8,7 +8,7 @@
 //			synctest.Test(t, func(t *testing.T) {
 //				check(limittest.Key{
 //					New:     func() limit.Limiter { return newLimiter(log) },
-//					Rate:    limit.Rate{Permits: 10, Interval: time.Second},
+//					Rate:    ratelimiter.Rate{Permits: 10, Interval: time.Second},
 //					Bound:   func(window time.Duration, n int64) int64 { return limit.Bound(log, window, n) },
 //					Largest: 10,
 //				})
@@ -46,7 +46,7 @@ type Key struct {
 	Bound func(window time.Duration, n int64) int64
 	// Rate is the least that a caller gets, from an unused limiter on, if it asks again after each wait that the limiter
 	// returned.
-	Rate limit.Rate
+	Rate ratelimiter.Rate
 	// Behind is by how many permits the limiter may stay behind Rate in total. It is 0 for most limiters.
 	Behind int64
 	// Largest is the most permits that the checks ask for in one call. A larger call must be
