@@ -79,7 +79,7 @@ func (v *pageView) summary(st *survey.State) string {
 		text = survey.OneLine(st.Problem)
 	}
 	if st.HasValue {
-		text += "; " + v.t("value %s", survey.Visible(st.Value))
+		text += "; " + v.t("value %s", survey.VisibleName(st.Value))
 	}
 	return text + "; " + v.t("%s members", v.number(st.Count))
 }
@@ -142,7 +142,7 @@ var actions = map[string]action{
 	}},
 	"delete": {"Delete", false, false, func(f url.Values) (func(context.Context, *ratelimiter.RateLimiter) error, error) {
 		return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
-			if f.Get("confirm") != survey.Visible(l.Name()) {
+			if f.Get("confirm") != survey.VisibleName(l.Name()) {
 				return formError{errors.New("the name was not typed as it is shown; nothing was deleted")}
 			}
 			deleted, err := l.Admin().Delete(ctx)

@@ -232,7 +232,7 @@ func (h *Handler) reportOf(v *pageView, r *doctor.Report, one bool) *reportView 
 		g := &o.Groups[i]
 		x := h.finding(v, f)
 		if one {
-			x.Who = survey.Visible(f.Client)
+			x.Who = survey.VisibleName(f.Client)
 			x.Link = ""
 		}
 		switch g.Count++; {

@@ -125,7 +125,7 @@ func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 	e := explained[f.Check]
 	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
 		Means: v.explained(f.Means, e.means), Java: v.explained(f.Java, e.java), Go: v.explained(f.Go, e.golang),
-		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Who: survey.Visible(f.Limiter)}
+		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Who: survey.VisibleName(f.Limiter)}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
 		o.Commands = f.Commands
 	}
@@ -135,7 +135,7 @@ func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 		o.Who = survey.Visible(f.Node)
 	}
 	if f.Client != "" {
-		o.Who += " · " + survey.Visible(f.Client)
+		o.Who += " · " + survey.VisibleName(f.Client)
 	}
 	return o
 }
@@ -170,7 +170,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 		h.render(w, http.StatusBadRequest, "message", v, v)
 		return
 	}
-	lv := &limiterView{pageView: v, Name: survey.Visible(name), Client: survey.Visible(client)}
+	lv := &limiterView{pageView: v, Name: survey.VisibleName(name), Client: survey.VisibleName(client)}
 	v.Title = lv.Name
 	if client != "" {
 		lv.Whole = v.limiterLink(name, "")
@@ -237,7 +237,7 @@ func (lv *limiterView) listClients(ctx context.Context, h *Handler, name string,
 	}
 	lv.MoreClients = l.More
 	for _, x := range l.Clients {
-		c := clientView{ID: survey.Visible(x.ClientID), Link: lv.limiterLink(name, x.ClientID), Left: "–", Wait: "–", Last: "–", Members: lv.number(x.Count), TTL: "–"}
+		c := clientView{ID: survey.VisibleName(x.ClientID), Link: lv.limiterLink(name, x.ClientID), Left: "–", Wait: "–", Last: "–", Members: lv.number(x.Count), TTL: "–"}
 		if x.Available != survey.Unknown {
 			c.Left, c.Wait = lv.number(x.Available), survey.Brief(x.Wait)
 		}

@@ -35,9 +35,9 @@ const nameShown = 300
 // shortName returns a name as a list shows it.
 func shortName(name string) string {
 	if len(name) <= nameShown {
-		return survey.Visible(name)
+		return survey.VisibleName(name)
 	}
-	return survey.Visible(strings.ToValidUTF8(name[:nameShown], "")) + "…"
+	return survey.VisibleName(strings.ToValidUTF8(name[:nameShown], "")) + "…"
 }
 
 func (v *pageView) row(r *view.Row, sick []string) rowView {
@@ -45,6 +45,8 @@ func (v *pageView) row(r *view.Row, sick []string) rowView {
 		Stuck: r.Is(view.Stuck), Limited: r.Is(view.Limited | view.Queue), Gone: r.Is(view.Gone), Malformed: r.Is(view.Malformed), Wait: "–", Used: "–", Granted: "–", Waiting: "–",
 		By: r.By.String()}
 	switch {
+	case r.Kind == survey.Hidden:
+		o.Type, o.Rate, o.Members = v.t("hidden"), "–", "–"
 	case o.Malformed:
 		o.Type, o.Rate = v.t("malformed"), "–"
 	default:

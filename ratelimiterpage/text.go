@@ -134,6 +134,8 @@ var chinese = map[string]string{
 	"found at %s; the rows are newer": "查找于 %s；各行的数据比这更晚",
 	"gone":                            "已消失",
 	"hash":                            "哈希",
+	"hidden":                          "不可见",
+	"it cannot be read: %s":           "无法读取：%s",
 	"in %s":                           "%s后",
 	"list":                            "列表",
 	"looks at all keys once":          "会遍历一次全部键",

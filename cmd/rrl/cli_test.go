@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -173,6 +174,15 @@ func TestVisible(t *testing.T) {
 		require.Equal(t, text, visible(text))
 	}
 	require.Equal(t, `cut off \x1b[2J`, oneLine(errors.New("cut\n off\t\x1b[2J ")))
+	long := strings.Repeat("限", 30_000)
+	require.Equal(t, `of "`+long[:63]+`…" and "a\\b" (rrl ls)`, oneLine(fmt.Errorf("of %q and %q (rrl ls)", long, `a\b`)))
+}
+
+// TestNamesAreToldApart prints names that would look alike if only what cannot be printed were escaped.
+func TestNamesAreToldApart(t *testing.T) {
+	for name, want := range map[string]string{"orders": "orders", `a\b c`: `a\\b c`, `C:\dir`: `C:\dir`, "a\nb": `a\nb`, `a\nb`: `a\\nb`, "a\n\\b": `a\n\\b`, hostile: hostileVisible} {
+		require.Equal(t, want, visibleName(name))
+	}
 }
 
 func TestEncodeJSON(t *testing.T) {

@@ -4,6 +4,8 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +13,9 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,6 +94,33 @@ func TestDoctorOfAClusterThatIsNotWhole(t *testing.T) {
 	nodes[2].Kill()
 	l.url = "redis://" + nodes[0].Addr()
 	l.blind("connection refused")
+}
+
+// TestTopGoesOnBesideWhatIsHidden looks at three limiters, one of which the ACL hides, from the start and while it looks. What record has
+// kept of them says so, too.
+func TestTopGoesOnBesideWhatIsHidden(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	l := &live{T: t, rdb: s.Client(t), url: "redis://eve:secret@" + s.Addr()}
+	l.hash("a", "b", "c")
+	show := func(names ...any) {
+		l.do(append([]any{"acl", "setuser", "eve", "reset", "on", ">secret", "+@all", "~{a*", "~{b*", "~{c*"}, names...)...)
+	}
+	show("~a", "~b")
+	out := l.ok("top", "--count", "1")
+	require.Regexp(t, `2 of 2 limiters; not all can be read: \S+: "c": NOPERM`, out)
+	file := filepath.Join(t.TempDir(), "looks")
+	l.ok("record", file, "--every", "100ms", "--for", "1s")
+	require.Regexp(t, `; not all can be read: \S+: "c": NOPERM`, l.ok("replay", file))
+
+	first := &top{Survey: survey.New(s.Client(t, func(o *redis.Options) { o.Username, o.Password = "eve", "secret" })), by: view.Orders["harm"], most: 10, rows: 10, out: io.Discard}
+	require.Len(t, redistest.Must(first.look(t.Context()))(t), 2)
+	show("~a")
+	rows := redistest.Must(first.look(t.Context()))(t)
+	require.Len(t, rows, 2)
+	require.Equal(t, "hidden", rows[1].Summary().Kind)
+	require.Contains(t, rows[1].Headline().String(), "it cannot be read: NOPERM")
+	require.NoError(t, first.show(rows, false))
 }
 
 // TestDoctorOfWhatItMayNotRead looks as a user who may read some of the keys only.

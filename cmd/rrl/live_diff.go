@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
@@ -47,7 +49,8 @@ type wanted struct {
 // A drift is a difference between the file and Redis.
 type drift struct {
 	Limiter string     `json:"limiter"`
-	What    string     `json:"what"` // differs, absent, other, malformed
+	Base64  string     `json:"limiter_base64,omitempty"` // if its name has bytes that cannot be printed
+	What    string     `json:"what"`                     // differs, absent, other, malformed
 	File    string     `json:"file,omitempty"`
 	Redis   string     `json:"redis,omitempty"`
 	Fix     doctor.Cmd `json:"fix,omitempty"`
@@ -64,7 +67,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	out, asJSON, n := c.Root().Writer, c.Bool("json"), 0
 	report := func(d drift) error {
 		n++
-		if asJSON {
+		if d.Base64 = survey.Base64(d.Limiter); asJSON {
 			return term.EncodeJSON(out, d)
 		}
 		return writeDrift(out, d)
@@ -147,11 +150,11 @@ func writeDrift(out io.Writer, d drift) error {
 	var err error
 	switch d.What {
 	case "absent":
-		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visible(d.Limiter), d.File, visible(string(d.Fix)))
+		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visibleName(d.Limiter), d.File, visible(string(d.Fix)))
 	case "other":
-		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visible(d.Limiter), d.Redis)
+		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visibleName(d.Limiter), d.Redis)
 	default:
-		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visible(d.Limiter), visible(d.Redis), d.File, visible(string(d.Fix)))
+		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visibleName(d.Limiter), visible(d.Redis), d.File, visible(string(d.Fix)))
 	}
 	return err
 }
@@ -233,6 +236,8 @@ func wantedName(text string) (*wanted, error) {
 	return w, nil
 }
 
+var errNotUTF8 = errors.New("the name is not UTF-8, which a file cannot have")
+
 func exportCommand() *cli.Command {
 	return liveCommand("export", "write the rates in Redis as a file for rrl diff", " ",
 		"The file is JSON in the form of httplimit's rule files, and matches no request. rrl diff reads files of\n"+
@@ -258,8 +263,8 @@ func exportCommand() *cli.Command {
 				if l.Kind != survey.Live {
 					continue
 				}
-				if l.Problem != nil {
-					errs = append(errs, fmt.Errorf("%q: %w", l.Name, l.Problem))
+				if err := l.Problem; err != nil || !utf8.ValidString(l.Name) {
+					errs = append(errs, fmt.Errorf("%q: %w", l.Name, cmp.Or(err, errNotUTF8)))
 					continue
 				}
 				fmt.Fprint(out, comma)

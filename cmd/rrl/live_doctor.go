@@ -83,6 +83,9 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		d.Drift = driftFrom(want, rdb.to)
 	}
 	name, err := firstName(c)
+	if err == nil && c.Args().Present() && name == "" {
+		err = command.UsageError{Err: errors.New("doctor takes the name of a limiter, or none for all; this one is empty")}
+	}
 	if err != nil {
 		return err
 	}
@@ -176,14 +179,14 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 			if n++; n > namesShown {
 				continue
 			}
-			who := x.Limiter
+			who := visibleName(x.Limiter)
 			if who == "" {
-				who = "server " + x.Node
+				who = "server " + visible(x.Node)
 			}
 			if x.Client != "" {
-				who += ", client " + x.Client
+				who += ", client " + visibleName(x.Client)
 			}
-			fmt.Fprintf(out, "  %s: %s\n", visible(who), visible(x.Found))
+			fmt.Fprintf(out, "  %s: %s\n", who, visible(x.Found))
 			if x.Fix != "" && x.Limiter != "" {
 				fmt.Fprintf(out, "      fix: %s\n", visible(x.Fix))
 			}
@@ -205,8 +208,8 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 			fmt.Fprintf(out, "and %d more could not be looked at; --json has all\n", len(r.Skipped)-i)
 			break
 		}
-		who := strings.TrimSpace(s.Limiter + " " + s.Node)
-		fmt.Fprintf(out, "not looked at: %s: %s\n", visible(strings.TrimSpace(s.Check+" "+who)), visible(s.Why))
+		who := strings.Join(strings.Fields(s.Check+" "+visibleName(s.Limiter)+" "+visible(s.Node)), " ")
+		fmt.Fprintf(out, "not looked at: %s: %s\n", who, visible(s.Why))
 	}
 	verdict := "healthy"
 	switch {

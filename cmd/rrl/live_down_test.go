@@ -85,6 +85,23 @@ func TestNamesInBase64(t *testing.T) {
 	require.Contains(t, out, `"limiter_base64":"`+coded+`"`)
 }
 
+// TestNamesThatJSONCannotHave exports and compares a limiter whose name is not UTF-8: a file cannot have it, which is said, and
+// JSON has it in base64.
+func TestNamesThatJSONCannotHave(t *testing.T) {
+	redistest.NeedReal(t) // miniredis cannot look for it
+	l := newLive(t)
+	l.hash(l.base+"a", l.base+"\xff")
+	code, out, errs := l.run("export", "--match", l.base+"*")
+	require.Equal(t, command.ExitFailed, code)
+	require.Contains(t, errs, `the file is not complete: "`+l.base+`\xff": the name is not UTF-8, which a file cannot have`)
+	require.NotContains(t, out, "\ufffd")
+	file := filepath.Join(t.TempDir(), "rates.json")
+	require.NoError(t, os.WriteFile(file, []byte(out), 0o600))
+	coded := base64.StdEncoding.EncodeToString([]byte(l.base + "\xff"))
+	require.Contains(t, l.ends(exitSick, "", "diff", file, "--match", l.base+"*", "--others", "--json"), `"limiter_base64":"`+coded+`"`)
+	require.Contains(t, l.ends(exitSick, "", "diff", file, "--match", l.base+"*", "--others"), l.base+`\xff: not in the file`)
+}
+
 // TestTopFitsTheTerminal shows on 24 lines the limiters that come first, and none that would push these out.
 func TestTopFitsTheTerminal(t *testing.T) {
 	l := newLive(t)

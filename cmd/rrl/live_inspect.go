@@ -96,9 +96,9 @@ func (v *inspection) write(clients bool, members int) error {
 	say := func(what, format string, args ...any) {
 		fmt.Fprintf(v.out, "%-10s %s\n", what, fmt.Sprintf(format, args...))
 	}
-	say("limiter", "%s", visible(v.State.Name))
+	say("limiter", "%s", visibleName(v.State.Name))
 	if v.ClientID != "" {
-		say("client", "%s", visible(v.ClientID))
+		say("client", "%s", visibleName(v.ClientID))
 	}
 	say("at", "%s by the clock of %s", v.Time.UTC().Format("2006-01-02 15:04:05.000Z"), visible(v.State.Node))
 	switch {
@@ -177,7 +177,7 @@ func (v *inspection) writeClients() error {
 		if at, ok := c.State.LastGrant(); ok {
 			last = brief(max(0, c.Time.Sub(at))) + " ago"
 		}
-		t.add(visible(c.ClientID), left, wait, fmt.Sprint(c.Count), last, brief(max(c.TTLs[1], c.TTLs[2])))
+		t.add(visibleName(c.ClientID), left, wait, fmt.Sprint(c.Count), last, brief(max(c.TTLs[1], c.TTLs[2])))
 	}
 	if err := t.write(v.out, v.width); err != nil {
 		return err

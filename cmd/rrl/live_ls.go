@@ -263,8 +263,8 @@ func addLimiter(t *table, r *view.Row) {
 	if r.CoolDown > 0 {
 		cool = brief(time.Duration(r.CoolDown-r.At) * time.Millisecond)
 	}
-	if r.Members == 0 && (r.Is(view.Malformed) || r.Rate.Type == permit.PerClient) {
+	if r.Members == 0 && (r.Is(view.Malformed) || r.Kind == survey.Hidden || r.Rate.Type == permit.PerClient) {
 		members = "-"
 	}
-	t.add(visible(r.Name), typ, rate, granted, orDash(r.Used), waiting, wait, cool, brief(r.TTL), members, r.By.String(), visible(r.Node))
+	t.add(visibleName(r.Name), typ, rate, granted, orDash(r.Used), waiting, wait, cool, brief(r.TTL), members, r.By.String(), visible(r.Node))
 }

@@ -90,7 +90,7 @@ func TestCommandsReachTheirRedis(t *testing.T) {
 				continue
 			}
 			t.Run(kind+" "+shell, func(t *testing.T) {
-				p.paste(t, path, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "LC_ALL=C.UTF-8", "REDIS_USER=nobody",
+				p.paste(t, path, []string{"PATH=" + dir + ":" + os.Getenv("PATH"), "HOME=" + dir, "GOCOVERDIR=" + dir, "LC_ALL=C.UTF-8", "REDIS_USER=nobody",
 					"REDIS_URL=redis://" + other.Addr() + "/" + fmt.Sprint(7)}, other.Client(t, func(o *redis.Options) { o.DB = 7 }), secret)
 			})
 		}

@@ -29,6 +29,7 @@ type frame struct {
 	At     time.Time     `json:"at"`
 	All    int           `json:"all"` // limiters
 	Rows   []recordedRow `json:"rows"`
+	Away   string        `json:"away,omitempty"` // why there may be more
 	Down   string        `json:"down,omitempty"` // why there are none
 }
 
@@ -105,7 +106,7 @@ func runRecord(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	for {
 		rows, err := t.look(ctx)
 		if ctx.Err() == nil {
-			f := frame{Format: frameFormat, At: time.Now().UTC(), All: t.all, Rows: recorded(rows[:min(c.Int("rows"), len(rows))])}
+			f := frame{Format: frameFormat, At: time.Now().UTC(), All: t.all, Away: t.away, Rows: recorded(rows[:min(c.Int("rows"), len(rows))])}
 			if err != nil && (frames == 0 || !isDown(err)) {
 				return err
 			} else if err != nil {
@@ -177,7 +178,7 @@ func runReplay(ctx context.Context, c *cli.Command) error {
 		case !begun(f.At.UTC()):
 			continue
 		}
-		t := &top{out: c.Root().Writer, rows: c.Int("rows"), all: f.All, at: f.At, still: c.Duration("every") == 0}
+		t := &top{out: c.Root().Writer, rows: c.Int("rows"), all: f.All, away: f.Away, at: f.At, still: c.Duration("every") == 0}
 		rows := f.rows(match)
 		found = found || match == "" || len(rows) > 0
 		view.Sort(rows, by)

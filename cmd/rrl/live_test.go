@@ -160,7 +160,7 @@ func TestLs(t *testing.T) {
 		`users +PER_CLIENT +10/1h30m +- +- +- +- +- +- `,
 		`full +OVERALL +6/1h +0.00167 +6 +- +59m\d\ds +1h59m +3 `,
 		`stuck +OVERALL +5/1s +0 +0 +- +stuck `,
-		`cooling +OVERALL +10/1m +0.167 +10 +- +2h59m +2h59m `,
+		`cooling +OVERALL +10/1m +0.1 +6 +- +2h59m +2h59m `,
 		`\\x1b\[31m +malformed`,
 		`^6 limiters in 127\.0\.0\.1:\d+, database 0: 1 quota used up, 1 in a cool-down, 1 stuck, 1 malformed$`,
 	} {

@@ -197,6 +197,7 @@ type top struct {
 
 	all   int // limiters that the last sweep has found
 	more  bool
+	away  string     // why not all can be read, or empty
 	first []view.Row // those that are read again
 	swept time.Time
 	at    time.Time  // of a recorded look; the zero time for now
@@ -207,6 +208,7 @@ type top struct {
 type sweep struct {
 	rows []view.Row
 	more bool
+	away string
 	err  error
 }
 
@@ -243,7 +245,7 @@ func (t *top) look(ctx context.Context) ([]view.Row, error) {
 		return nil, done.err
 	}
 	view.Sort(done.rows, t.by)
-	t.all, t.more, t.swept = len(done.rows), done.more, time.Now()
+	t.all, t.more, t.away, t.swept = len(done.rows), done.more, done.away, time.Now()
 	t.first = slices.Clone(done.rows[:min(t.most, t.all)])
 	return t.first, nil
 }
@@ -251,7 +253,10 @@ func (t *top) look(ctx context.Context) ([]view.Row, error) {
 func (t *top) sweep(ctx context.Context) (done sweep) {
 	done.rows = []view.Row{}
 	for l, err := range t.Find(ctx, survey.Query{Match: t.match}) {
+		var node *survey.NodeError
 		switch {
+		case errors.As(err, &node) && !isDown(err): // what the ACL hides
+			done.away = oneLine(err)
 		case err != nil:
 			done.err = err
 			return done
@@ -292,6 +297,9 @@ func (t *top) show(rows []view.Row, asJSON bool) error {
 	}
 	if len(t.first) < t.all && t.at.IsZero() {
 		of += fmt.Sprintf("; %d are read each time, all at %s", len(t.first), t.swept.UTC().Format("15:04:05Z"))
+	}
+	if t.away != "" {
+		of += "; not all can be read: " + visible(t.away)
 	}
 	at := t.at
 	if at.IsZero() {

@@ -258,9 +258,9 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	}
 	value := "none"
 	if st.HasValue {
-		value = visible(st.Value)
+		value = visibleName(st.Value)
 	}
-	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visible(st.Name), text, value, survey.Counted(st.Count, "member"))
+	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visibleName(st.Name), text, value, survey.Counted(st.Count, "member"))
 	return err
 }
 

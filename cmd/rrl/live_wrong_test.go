@@ -74,6 +74,9 @@ func TestWhatCannotBeDone(t *testing.T) {
 		l.ends(c.code, name.Replace(c.want), strings.Fields(name.Replace(args))...)
 		require.ElementsMatch(t, keys, l.keys(), args)
 	}
+	l.ends(command.ExitUsage, "doctor takes the name of a limiter, or none for all; this one is empty", "doctor", "")
+	l.ends(command.ExitUsage, "doctor takes the name of a limiter, or none for all; this one is empty", "doctor", "--base64", "")
+	require.Less(t, len(l.ends(command.ExitAbsent, `nnnn…" in `, "inspect", strings.Repeat("n", 90_000))), 400)
 	l.ends(command.ExitFailed, "because of the permits in use", "peek", l.base+"users", "1", "--client", "client-1")
 	require.Contains(t, l.ok("watch", l.base+"users", "--count", "1", "--client", "client-1"), "3 members")
 	require.Contains(t, l.ok("release", l.base+"users", "--permits", "1", "--client", "client-1", "--write"), "available 1 of 6")

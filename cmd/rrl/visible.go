@@ -12,6 +12,9 @@ import (
 // visible returns text with all characters that are not printable escaped, as [survey.Visible] does.
 func visible(text string) string { return survey.Visible(text) }
 
+// visibleName is visible for a name by itself, as [survey.VisibleName] is.
+func visibleName(name string) string { return survey.VisibleName(name) }
+
 // oneLine returns the text of err as one visible line.
 func oneLine(err error) string { return survey.OneLine(err) }
 

@@ -46,7 +46,7 @@ func Flag(name, value string) string {
 // is long, is not valid UTF-8 or has a character that is not printable. A backslash stands outside of the quotes, between
 // which fish takes it for an escape.
 func ShellQuote(text string) string {
-	if len(text) > longestWord || survey.Visible(text) != text {
+	if len(text) > longestWord || !survey.Printable(text) {
 		return NoCommand
 	}
 	plain := func(r rune) bool {

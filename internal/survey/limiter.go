@@ -22,18 +22,11 @@ const (
 	Live    Kind = iota // a hash with a rate
 	Remains             // permits whose hash is gone
 	Told                // the note that package httplimit keeps beside a limiter in a cool-down; nobody acquires from it
+	Hidden              // one that was found before, and that the ACL does not let us read any more
 )
 
 // String returns the kind in one word.
-func (k Kind) String() string {
-	switch k {
-	case Remains:
-		return "remains"
-	case Told:
-		return "told"
-	}
-	return "limiter"
-}
+func (k Kind) String() string { return [...]string{"limiter", "remains", "told", "hidden"}[k] }
 
 // fields are the fields of a limiter's hash.
 var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"}
@@ -67,6 +60,7 @@ type Limiter struct {
 	told    Peek          // a caller that asks for one permit
 	queued  time.Duration // what such a caller waits behind those that wait already
 	waiting Waiting
+	blocked int64 // permits that a cool-down holds and nobody was granted
 	unread  error // why it could not be read
 }
 
@@ -201,6 +195,7 @@ func (l *Limiter) ask(w window) bool {
 	}
 	w.name, w.now, w.rate, w.fields, w.value, w.hasValue = l.Name, l.Time, l.Rate, l.Fields, l.Value, l.HasValue
 	w.client = l.Client
+	l.blocked = w.blocked()
 	l.told, _ = w.peek(1) // one permit is not too many for any rate
 	if l.waiting = waitingOf(w.members, w.now, w.rate); l.waiting.Callers > 0 {
 		l.queued = w.behind(l.waiting.Callers, l.told)
@@ -271,12 +266,12 @@ func (l *Limiter) Stuck() bool {
 	return value < l.Rate.Permits
 }
 
-// Used returns the permits that are not available, or Unknown.
+// Used returns the permits that are not available, without those that a cool-down blocks; or Unknown.
 func (l *Limiter) Used() int64 {
 	if !l.known() || l.Rate.Type != permit.Overall && l.Client == "" {
 		return Unknown
 	}
-	return l.Rate.Permits - l.told.Available
+	return max(0, l.Rate.Permits-l.told.Available-l.blocked)
 }
 
 // parse fills in what follows from the fields.

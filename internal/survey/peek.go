@@ -151,6 +151,21 @@ func (w *window) peek(permits int64) (Peek, error) {
 	return pk, nil
 }
 
+// blocked returns the permits that a cool-down holds, or has given back, and that nobody was granted in the last interval.
+func (w *window) blocked() (n int64) {
+	members := w.members
+	if !w.whole {
+		members = slices.Concat(members, w.newest)
+	}
+	for _, m := range members {
+		mark := m.Mark()
+		if at, granted := m.Granted(); (mark == 'c' || mark == 'l') && !m.Expired(w.now, w.rate.Interval) && (!granted || mark == 'l' || w.now.Sub(at) >= w.rate.Interval) {
+			n += int64(m.Permits)
+		}
+	}
+	return n
+}
+
 func (w *window) interval() float64 { return float64(w.rate.Interval.Milliseconds()) }
 
 // wait returns a number of ms as a duration.

@@ -184,7 +184,7 @@ func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, 
 	return more, nil
 }
 
-// Again reads limiters that Find has found once more. Those that have gone since are left out.
+// Again reads limiters that Find has found once more. Those that have gone since are left out, and those that the ACL hides are Hidden.
 func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {
@@ -199,7 +199,11 @@ func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error)
 		for part := range slices.Chunk(names[node.Addr], batch) {
 			found, err := s.read(ctx, node, part)
 			for _, l := range found {
-				if l.unread != nil {
+				switch {
+				case l.unread == nil:
+				case strings.HasPrefix(l.unread.Error(), "NOPERM"):
+					l.Kind, l.Problem = Hidden, l.unread
+				default:
 					err = l.unread
 				}
 			}

@@ -5,6 +5,7 @@ package survey
 import (
 	"encoding/base64"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,21 +14,41 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Visible returns text with all characters that are not printable, such as the control characters that a terminal
-// would obey and those that change the direction of a text, replaced by Go's escapes, as in \x1b. Use it for everything
-// that others can choose: names, numbers in requests, fields of a hash in Redis, errors of servers.
+// Printable reports whether text can be printed as it is: it is UTF-8, and has no control characters, which a terminal would obey,
+// and none that change the direction of a text.
+func Printable(text string) bool {
+	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
+}
+
+// Visible returns text with all characters that are not printable replaced by Go's escapes, as in \x1b. Use it for everything
+// that others can choose: errors of servers, numbers in requests, and, as [VisibleName], names.
 func Visible(text string) string {
-	printable := func(r rune) bool { return strconv.IsPrint(r) }
-	if utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !printable(r) }) < 0 {
+	if Printable(text) {
 		return text
 	}
+	return escaped(text, false)
+}
+
+// looksEscaped finds what would be taken for one of Go's escapes.
+var looksEscaped = regexp.MustCompile(`\\[abfnrtvxuU\\]`)
+
+// VisibleName is [Visible] for a name, a key or a value by itself: two that differ are printed differently, because backslashes are
+// escaped, too, if anything is, or looks as if it were.
+func VisibleName(name string) string {
+	if Printable(name) && !looksEscaped.MatchString(name) {
+		return name
+	}
+	return escaped(name, true)
+}
+
+func escaped(text string, backslashes bool) string {
 	var b strings.Builder
 	for len(text) > 0 {
 		r, size := utf8.DecodeRuneInString(text)
 		switch {
 		case r == utf8.RuneError && size == 1:
 			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case printable(r):
+		case strconv.IsPrint(r) && (r != '\\' || !backslashes):
 			b.WriteRune(r)
 		default:
 			quoted := strconv.QuoteRune(r)
@@ -38,12 +59,23 @@ func Visible(text string) string {
 	return b.String()
 }
 
-// OneLine returns the text of err as one visible line.
-func OneLine(err error) string { return Visible(strings.Join(strings.Fields(err.Error()), " ")) }
+// longQuoted finds what is quoted in an error and is longer than nameInError bytes.
+var longQuoted = regexp.MustCompile(fmt.Sprintf(`"(?:[^"\\]|\\.){%d,}"`, nameInError))
+
+// nameInError is how many bytes of a name an error shows.
+const nameInError = 64
+
+// OneLine returns the text of err as one visible line, in which names are not longer than 64 bytes.
+func OneLine(err error) string {
+	line := strings.Join(strings.Fields(err.Error()), " ")
+	return Visible(longQuoted.ReplaceAllStringFunc(line, func(quoted string) string {
+		return strings.ToValidUTF8(quoted[:1+nameInError], "") + `…"`
+	}))
+}
 
 // Base64 returns a name in base64, or nothing if it can be typed and printed as it is.
 func Base64(name string) string {
-	if Visible(name) == name && !strings.Contains(name, "\ufffd") {
+	if Printable(name) && !strings.Contains(name, "\ufffd") {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(name))

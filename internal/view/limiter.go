@@ -75,21 +75,21 @@ func Of(st *survey.State) *Limiter {
 	}
 	value := doctor.Word("none")
 	if st.HasValue {
-		value = doctor.Word(survey.Visible(st.Value))
+		value = doctor.Word(survey.VisibleName(st.Value))
 	}
 	holds := [3]doctor.Text{{}, value, counted(st.Count)}
 	for i, role := range roles {
 		if v.Is(PerClient) && i > 0 && st.Types[i] == "none" {
 			continue
 		}
-		k := Key{Role: role, Key: survey.Visible(st.Keys[i]), Type: st.Types[i], Holds: holds[i], TTL: st.TTLs[i]}
+		k := Key{Role: role, Key: survey.VisibleName(st.Keys[i]), Type: st.Types[i], Holds: holds[i], TTL: st.TTLs[i]}
 		if want := survey.KeyTypes[i]; k.Type != want && k.Type != "none" {
 			k.Wrong = want
 		}
 		v.Keys = append(v.Keys, k)
 	}
 	for _, name := range slices.Sorted(maps.Keys(st.Fields)) {
-		v.Fields = append(v.Fields, Field{survey.Visible(name), survey.Visible(st.Fields[name])})
+		v.Fields = append(v.Fields, Field{survey.VisibleName(name), survey.VisibleName(st.Fields[name])})
 	}
 	return v
 }

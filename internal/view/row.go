@@ -82,8 +82,9 @@ func RowOf(l *survey.Limiter) Row {
 		Wait: l.Wait(), Queued: l.Queued(), Waiting: w.Callers, Processes: len(w.Processes), TTL: l.TTL, Members: l.Members, Expired: l.Expired}
 	switch {
 	case l.Problem != nil:
-		r.Problem = survey.OneLine(l.Problem)
-		r.State |= Malformed
+		if r.Problem = survey.OneLine(l.Problem); l.Kind != survey.Hidden {
+			r.State |= Malformed
+		}
 	case l.Broken != nil:
 		r.Problem = survey.OneLine(l.Broken)
 		r.State |= Malformed
@@ -185,6 +186,8 @@ func (r *Row) Headline() doctor.Text {
 	switch {
 	case r.Kind == survey.Remains:
 		return say("there is no limiter of this name: its hash is gone")
+	case r.Kind == survey.Hidden:
+		return say("it cannot be read: %s", r.Problem)
 	case r.Is(Malformed):
 		return say("every call fails: %s", r.Problem)
 	case r.Is(Stuck):
@@ -210,7 +213,7 @@ type Summary struct {
 	Name       string     `json:"name"`
 	NameBase64 string     `json:"name_base64,omitempty"` // the name, if it has bytes that cannot be printed: for --base64
 	Client     string     `json:"client,omitempty"`      // whose permits these are, of a PER_CLIENT limiter
-	Kind       string     `json:"kind"`                  // limiter, remains of one, or told: the note beside one in a cool-down
+	Kind       string     `json:"kind"`                  // limiter, remains of one, hidden by the ACL, or told: the note beside one in a cool-down
 	Node       string     `json:"node"`                  // the server that holds it
 	TimeMS     int64      `json:"time_ms"`               // when it was read, by the clock of Redis
 	Headline   string     `json:"headline"`              // what a new caller meets, in English
