@@ -24,7 +24,7 @@ import (
 func TestSlowestRatesAreReadAgain(t *testing.T) {
 	ctx, rdb, checked := t.Context(), redistest.Client(t), 0
 	for _, years := range []time.Duration{1, 20, 50} {
-		r := Every(years * longest)
+		r := per(1, years*longest)
 		largest := func(of func(n int64) Algorithm) (a Algorithm) { // the largest capacity that is counted exactly
 			for n := int64(1); of(n).check() == nil; n++ {
 				a = of(n)
