@@ -26,11 +26,11 @@ import (
 func TestChineseFindings(t *testing.T) {
 	text := string(redistest.Must(os.ReadFile("../docs/zh/findings.md"))(t))
 	rows := regexp.MustCompile("(?m)^\\| <a id=\"([a-z-]+)\"></a>`[a-z-]+` \\| (.*) \\| (.*) \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(text, -1)
-	require.Len(t, rows, len(explained))
+	require.Len(t, rows, len(doctor.Checks()))
 	for _, row := range rows {
-		e, ok := explained[row[1]]
+		e, ok := chinese.Checks[row[1]]
 		require.True(t, ok, row[1])
-		require.Equal(t, []string{e.means, e.java, e.golang}, row[2:5], row[1])
+		require.Equal(t, []string{e.Means, e.Java, e.Go}, row[2:5], row[1])
 	}
 }
 
@@ -40,9 +40,8 @@ var (
 	noSentence = regexp.MustCompile(`"[^"]*"|(rrl|redis-cli) [^；，、\p{Han}]*`)
 )
 
-// TestChineseOfTheDoctor looks in the source of the doctor for all that it says: each text has a Chinese one, with the same
-// values, that is no English. What acl and drift find is of rrl doctor alone.
-func TestChineseOfTheDoctor(t *testing.T) {
+// textsOfTheDoctor looks in the source of the doctor for all that it says. What acl and drift find is of rrl doctor alone.
+func textsOfTheDoctor(t *testing.T) map[string]bool {
 	texts := map[string]bool{"wait": true, doctor.NoCommand: true}
 	note := func(x ast.Expr) {
 		if lit, ok := x.(*ast.BasicLit); ok && lit.Kind == token.STRING {
@@ -78,17 +77,7 @@ func TestChineseOfTheDoctor(t *testing.T) {
 			return true
 		})
 	}
-	require.Greater(t, len(texts), 100)
-	verb := regexp.MustCompile(`%(?:\[\d+\])?[sdqv]`)
-	for text := range texts {
-		zh, ok := said[text]
-		require.True(t, ok, "there is no Chinese for %q", text)
-		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
-		require.NotRegexp(t, sentence, noSentence.ReplaceAllString(zh, ""))
-	}
-	for text := range said {
-		require.True(t, texts[text] || text == ", " || text == "; ", "the doctor does not say %q", text)
-	}
+	return texts
 }
 
 // TestSkippedInChinese shows what could not be looked at, and why, as far as it is the doctor that says so. It looks in the
@@ -99,7 +88,7 @@ func TestSkippedInChinese(t *testing.T) {
 		source += string(redistest.Must(os.ReadFile(name))(t))
 	}
 	for _, m := range regexp.MustCompile(`(?:skip\(|Skip\{Check: )"([a-z-]+)"`).FindAllStringSubmatch(source, -1) {
-		require.NotEmpty(t, checkNames[m[1]], m[1])
+		require.NotEmpty(t, chinese.Checks[m[1]].Name, m[1])
 	}
 	h := newSite(t, redistest.Client(t)).Handler
 	for format, c := range map[string]struct{ why, want string }{
@@ -163,8 +152,8 @@ func TestFindingsInChinese(t *testing.T) {
 	}
 }
 
-// TestChineseIsWhole checks that each text of the templates and of the program has a Chinese one with the same verbs.
-func TestChineseIsWhole(t *testing.T) {
+// textsOfThePage looks for them in the templates and in the program.
+func textsOfThePage(t *testing.T) map[string]bool {
 	used := map[string]bool{}
 	find := func(glob string, patterns ...string) {
 		names := redistest.Must(filepath.Glob(glob))(t)
@@ -183,11 +172,15 @@ func TestChineseIsWhole(t *testing.T) {
 	find("templates/*.html", `[({]t "([^"]+)"`)
 	find("*.go", `\bt\("([^"]+)"`)
 	find("../internal/view/*.go", `\bsay\("([^"]+)"`)
-	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits"} {
+	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits", "none",
+		doctor.Info.String(), doctor.Warning.String(), doctor.Critical.String(), survey.FastWriter, survey.Reserved} {
 		used[role] = true
 	}
 	for _, x := range tabs {
 		used[x.title] = true
+	}
+	for _, c := range columns {
+		used[c.title] = true
 	}
 	for _, a := range actions {
 		used[a.title] = true
@@ -200,20 +193,34 @@ func TestChineseIsWhole(t *testing.T) {
 			used[y.Writers()] = true
 		}
 	}
-	require.Greater(t, len(used), 100)
-	verb := regexp.MustCompile(`%(?:\[\d+\])?(?:04)?[sdx]`)
-	for text := range used {
-		zh, ok := chinese[text]
-		require.True(t, ok, "there is no Chinese for %q", text)
-		require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
+	return used
+}
+
+// TestChineseIsWhole checks that each text of the page and of the doctor has a Chinese one with the same values, that those of the doctor
+// are no English, and that none is left whose English is gone.
+func TestChineseIsWhole(t *testing.T) {
+	page, doctors := textsOfThePage(t), textsOfTheDoctor(t)
+	verb := regexp.MustCompile(`%(?:\[\d+\])?(?:04)?[sdqvx]`)
+	for i, texts := range []map[string]bool{page, doctors} {
+		require.Greater(t, len(texts), 100)
+		for text := range texts {
+			zh, ok := chinese.Texts[text]
+			require.True(t, ok, "there is no Chinese for %q", text)
+			require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
+			if i == 1 {
+				require.NotRegexp(t, sentence, noSentence.ReplaceAllString(zh, ""))
+			}
+		}
+	}
+	for text := range chinese.Texts {
+		if !page[text] && !doctors[text] && text != ", " && text != "; " {
+			t.Errorf("nobody says %q", text)
+		}
 	}
 	for _, check := range doctor.Checks() {
-		e, ok := explained[check]
-		require.True(t, ok, check)
-		require.NotEmpty(t, e.means)
-		require.NotEmpty(t, e.java)
-		require.NotEmpty(t, e.golang)
-		require.NotEmpty(t, checkNames[check], check)
+		e := chinese.Checks[check]
+		for _, text := range []string{e.Name, e.Means, e.Java, e.Go} {
+			require.NotEmpty(t, text, check)
+		}
 	}
-	require.Len(t, explained, len(doctor.Checks()))
 }

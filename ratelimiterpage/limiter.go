@@ -122,9 +122,9 @@ func (v *pageView) Expires(ttl time.Duration) string {
 
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
-	e := explained[f.Check]
+	e := chinese.Checks[f.Check]
 	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
-		Means: v.explained(f.Means, e.means), Java: v.explained(f.Java, e.java), Go: v.explained(f.Go, e.golang),
+		Means: v.explained(f.Means, e.Means), Java: v.explained(f.Java, e.Java), Go: v.explained(f.Go, e.Go),
 		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Who: survey.VisibleName(f.Limiter)}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
 		o.Commands = f.Commands

@@ -204,13 +204,16 @@ func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []
 	return rows
 }
 
+// columns are those of the table; those that a list can be sorted by have the id of their order.
+var columns = []struct{ id, title, class string }{
+	{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"granted", "Granted/s", "num wide"}, {"used", "Used", "used"},
+	{"harm", "Waiting", "num"}, {"wait", "Wait", "num"}, {"", "Cool-down", "num wide"}, {"ttl", "Expires in", "num wide"},
+	{"members", "Members", "num wide"}, {"", "Written by", "wide"}, {"node", "Node", "wide"},
+}
+
 // columns fills in the heads of the table.
 func (lv *listView) columns(q listQuery) {
-	for _, c := range []struct{ id, title, class string }{
-		{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"granted", "Granted/s", "num wide"}, {"used", "Used", "used"},
-		{"harm", "Waiting", "num"}, {"wait", "Wait", "num"},
-		{"", "Cool-down", "num wide"}, {"ttl", "Expires in", "num wide"}, {"members", "Members", "num wide"}, {"", "Written by", "wide"}, {"node", "Node", "wide"},
-	} {
+	for _, c := range columns {
 		if c.id == "node" && !lv.Nodes {
 			continue
 		}

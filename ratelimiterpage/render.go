@@ -4,10 +4,10 @@ package ratelimiterpage
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -145,20 +145,6 @@ func (v *pageView) downText(since time.Time, why string) string {
 // t returns a text in the language of the page.
 func (v *pageView) t(text string, args ...any) string { return translate(v.Lang, text, args...) }
 
-func translate(lang, text string, args ...any) string {
-	if lang == "zh" {
-		if zh, ok := chinese[text]; ok {
-			text = zh
-		} else if zh, ok := said[text]; ok {
-			text = zh
-		}
-	}
-	if len(args) == 0 {
-		return text
-	}
-	return fmt.Sprintf(text, args...)
-}
-
 // said returns a text of a finding in the language of the page.
 func (v *pageView) said(english string, text doctor.Text) string {
 	if v.Lang == "zh" {
@@ -172,18 +158,16 @@ func (v *pageView) Say(text doctor.Text) string { return v.said(text.String(), t
 
 // explained returns what a finding means in the language of the page: its own text, or else that of its check.
 func (v *pageView) explained(english, ofCheck string) string {
-	if own, ok := said[english]; v.Lang == "zh" && ok {
-		return own
-	} else if v.Lang == "zh" {
-		return ofCheck
+	if v.Lang != "zh" {
+		return english
 	}
-	return english
+	return cmp.Or(chinese.Texts[english], ofCheck)
 }
 
 // check returns the name of a check in the language of the page.
 func (v *pageView) check(id string) string {
 	if v.Lang == "zh" {
-		return checkNames[id]
+		return chinese.Checks[id].Name
 	}
 	return id
 }
@@ -195,16 +179,6 @@ func (v *pageView) checks(ids []string) string {
 		names[i] = v.check(id)
 	}
 	return strings.Join(names, translate(v.Lang, ", "))
-}
-
-// reason returns why something was not looked at in the language of the page. What Redis says stays.
-func (v *pageView) reason(why string) string {
-	for _, r := range reasons {
-		if v.Lang == "zh" && r.english.MatchString(why) {
-			return r.english.ReplaceAllString(why, r.chinese)
-		}
-	}
-	return why
 }
 
 // clock returns an instant of today.

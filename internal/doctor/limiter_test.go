@@ -416,11 +416,11 @@ func TestExplanations(t *testing.T) {
 	slices.Sort(ids)
 	for _, id := range ids {
 		e := explanations[id]
-		for _, text := range []string{e.means, e.java, e.golang, e.fix} {
+		for _, text := range []string{e.Means, e.Java, e.Go, e.Fix} {
 			require.NotEmpty(t, text, id)
 			require.Equal(t, strings.TrimSpace(text), text, id)
 		}
-		fmt.Fprintf(&table, "| <a id=\"%s\"></a>`%[1]s` | %s | %s | %s | %s |\n", id, e.means, e.java, e.golang, e.fix)
+		fmt.Fprintf(&table, "| <a id=\"%s\"></a>`%[1]s` | %s | %s | %s | %s |\n", id, e.Means, e.Java, e.Go, e.Fix)
 	}
 	head, rest, ok1 := strings.Cut(string(doc), begin)
 	there, tail, ok2 := strings.Cut(rest, end)
