@@ -45,8 +45,8 @@
 //   - [github.com/goredisson/ratelimiter/httplimit/inbound] limits the requests that an HTTP server receives, grpclimit
 //     the calls of a gRPC server.
 //   - [github.com/goredisson/ratelimiter/httplimit] keeps the requests that a program sends within the limits of a
-//     platform. Its subpackage platform knows some of these, rulefile reads limits from a file, and gateway is a proxy
-//     for programs in other languages.
+//     platform. Its subpackage platform knows some of these, and rulefile reads limits from a file. Command rrl-gateway
+//     is a proxy for programs in other languages.
 //   - [github.com/goredisson/ratelimiter/limit] has other algorithms, such as token bucket, GCRA and calendar quotas.
 //   - otelratelimiter and prometheusratelimiter provide metrics, with metricname; ratelimiterpage is a web page that
 //     shows live limiters; ratelimitertest tests programs in virtual time.

@@ -158,12 +158,12 @@ func TestImportersGetLittle(t *testing.T) {
 		}
 		return append(paths, "limit")
 	}
-	transport := append(within("internal/authority", "internal/envelope", "internal/guard", "internal/keyname", "internal/muxpattern", "internal/rates"), "httplimit")
+	transport := append(within("internal/envelope", "internal/guard", "internal/keyname"), "httplimit", "internal/authority", "internal/muxpattern", "internal/rates")
 	platform := slices.Concat(transport, within("platform", "internal/stream"))
 	for pkg, ours := range map[string][]string{
 		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
-		"httplimit/inbound":  within("inbound", "internal/guard", "internal/keyname", "internal/rates"),
-		"httplimit/gateway":  slices.Concat(transport, within("gateway")),
+		"httplimit/inbound":  append(within("inbound", "internal/guard", "internal/keyname"), "internal/rates"),
+		"internal/gateway":   append(slices.Clone(transport), "internal/gateway"),
 		"httplimit/rulefile": slices.Concat(platform, within("rulefile")),
 	} {
 		found := redistest.Strangers(t, "./"+pkg, slices.Concat(redistest.Core, ours)...)

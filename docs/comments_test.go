@@ -26,7 +26,7 @@ import (
 
 // publicPackages are the directories of the packages that programs import. Those of a module of their own come last.
 var publicPackages = []string{
-	".", "limit", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
+	".", "limit", "httplimit", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
 	"metricname", "ratelimiterpage", "ratelimitertest", "grpclimit", "otelratelimiter", "prometheusratelimiter",
 }
 
@@ -85,7 +85,7 @@ func TestCommentsCompile(t *testing.T) {
 			}
 		}
 	}
-	require.GreaterOrEqual(t, len(modules["."]), 12)
+	require.GreaterOrEqual(t, len(modules["."]), 11)
 	require.Len(t, modules, 4)
 	for module, packages := range modules {
 		cmd := exec.Command("go", append([]string{"vet"}, packages...)...)
@@ -123,7 +123,7 @@ func commentProgram(code string) ([]byte, error) {
 var commentImports = []string{
 	"context", "errors", "fmt", "log", "log/slog", "net/http", "strings", "testing", "testing/synctest", "time",
 	"github.com/goredisson/ratelimiter", "github.com/goredisson/ratelimiter/grpclimit", "github.com/goredisson/ratelimiter/httplimit",
-	"github.com/goredisson/ratelimiter/httplimit/gateway", "github.com/goredisson/ratelimiter/httplimit/inbound",
+	"github.com/goredisson/ratelimiter/httplimit/inbound",
 	"github.com/goredisson/ratelimiter/httplimit/platform", "github.com/goredisson/ratelimiter/httplimit/rulefile",
 	"github.com/goredisson/ratelimiter/limit",
 	"github.com/goredisson/ratelimiter/metricname", "github.com/goredisson/ratelimiter/otelratelimiter",

@@ -26,7 +26,7 @@ func TestEveryTypeHasAnExample(t *testing.T) {
 	mentioned := map[string]bool{}    // package.Name
 	mentions := map[string][]string{} // by type, the names that mention it
 	for _, dir := range []string{
-		".", "limit", "httplimit", "httplimit/gateway", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
+		".", "limit", "httplimit", "httplimit/inbound", "httplimit/platform", "httplimit/rulefile",
 		"otelratelimiter", "prometheusratelimiter", "ratelimiterpage", "grpclimit", "ratelimitertest",
 	} {
 		p, examples := documentation(t, dir)

@@ -33,6 +33,6 @@
 // or Java, gets permits of it before the penalty is over. Function [WithEvents] reports all of this.
 //
 // Package platform has profiles of DingTalk, WeCom, Feishu, GitHub and platforms of language models: see
-// [WithProfile]. Package rulefile reads rules from a file in YAML or JSON. Package gateway is a proxy for programs in
-// other languages.
+// [WithProfile]. Package rulefile reads rules from a file in YAML or JSON. Command rrl-gateway is a proxy for programs
+// in other languages.
 package httplimit

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
-	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/authority"
+	"github.com/goredisson/ratelimiter/internal/muxpattern"
 )
 
 // A probe is a request as the rules see it: its host, method and path are in one normal form,

@@ -11,7 +11,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
 // WithRejectionResponse makes RoundTrip return a response for a rejected request, in place of an [*Error]. It is for

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
-	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/muxpattern"
 )
 
 // A Signature is a [Detector] that recognizes a platform's rejections by status, header and body. A response has the

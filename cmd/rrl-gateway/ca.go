@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/goredisson/ratelimiter/httplimit/gateway"
+	"github.com/goredisson/ratelimiter/internal/gateway"
 )
 
 // printCA makes the CA if there is none, and prints what clients need.

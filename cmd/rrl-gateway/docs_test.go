@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/httplimit/gateway"
+	"github.com/goredisson/ratelimiter/internal/gateway"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/httplimit/gateway"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
+	"github.com/goredisson/ratelimiter/internal/gateway"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )

@@ -18,7 +18,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/httplimit/gateway"
+	"github.com/goredisson/ratelimiter/internal/gateway"
 	"github.com/goredisson/ratelimiter/prometheusratelimiter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
 // An Answer is what [Middleware.Decide] and [Middleware.DecideRequest] return.

@@ -9,7 +9,7 @@ import (
 	"path"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
+	"github.com/goredisson/ratelimiter/internal/authority"
 )
 
 // A Pattern is one pattern.

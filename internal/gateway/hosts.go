@@ -10,8 +10,8 @@ import (
 	"strings"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/httplimit/internal/authority"
-	"github.com/goredisson/ratelimiter/httplimit/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/authority"
+	"github.com/goredisson/ratelimiter/internal/muxpattern"
 )
 
 // An origin is a scheme, a host and a port. The host is in the normal form of package authority; in a list it may be

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/httplimit/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
 // ProxyName is the Gateway's name in the field Proxy-Status (RFC 9209). If the Proxy-Status of a response begins with
