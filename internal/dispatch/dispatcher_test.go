@@ -243,7 +243,7 @@ func TestCallsDuringALanding(t *testing.T) {
 		h.leave(3)
 		time.Sleep(time.Second / 2)
 		require.Empty(t, h.pipelines)
-		require.False(t, l.armed, "whoever wakes the callers sees to those who wait")
+		require.Zero(t, l.due, "whoever wakes the callers sees to those who wait")
 		c := h.d.newCall(context.Background(), echo, []any{"evalsha", echo.Sha, 1, "k", "a"})
 		l.mu.Lock()
 		l.landing = 0
@@ -320,6 +320,24 @@ func TestPipelinesOnALongLine(t *testing.T) {
 		h.leave(3)
 		h.wg.Wait()
 		require.Equal(t, []string{"1ms 13: 1 2 3 4 5 6 7 8 9 10 11 12 13", "2ms 1: 14", "2ms 1: 15", "2ms 1: 16"}, h.pipelines)
+	})
+}
+
+// TestPipelinesAfterManySlowOnes checks that calls leave as soon as a pipeline has grown old, although the timer was set for
+// later: for when a call would leave beside maxPipelines that do not land.
+func TestPipelinesAfterManySlowOnes(t *testing.T) {
+	inHangar(t, 20*time.Millisecond, func(h *hangar) {
+		h.fill()
+		for range maxPipelines - fewCalls {
+			time.Sleep(time.Millisecond)
+			h.leave(1)
+		}
+		h.leave(1) // which waits for a pipeline to land, or for stuck
+		time.Sleep(26 * time.Millisecond)
+		require.Equal(t, []string{"1ms 1", "2ms 1", "3ms 1", "4ms 1", "20ms 1"}, h.sizes())
+		h.leave(fewCalls + 3) // beside the last one, which lands at 40 ms
+		h.wg.Wait()
+		require.Equal(t, []string{"30ms 1", "31ms 3"}, h.sizes()[len(h.sizes())-2:])
 	})
 }
 

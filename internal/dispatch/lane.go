@@ -65,7 +65,8 @@ type lane struct {
 	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
 	queued      int         // how many calls it holds
-	armed       bool        // a timer runs
+	timer       *time.Timer // nil if none was needed yet
+	due         time.Time   // when it fires; zero if it does not run
 	most        int         // calls that a pipeline has at most
 	wasTooLong  bool        // the last pipeline whose time is known took too long
 }
@@ -276,9 +277,17 @@ func (l *lane) leaveLocked(now time.Time) {
 		}
 		go l.fly(calls, d)
 	}
-	if l.first != nil && !l.armed && l.landing == 0 {
-		l.armed = true
-		time.AfterFunc(l.roomAtLocked(now).Sub(now), l.onTimer)
+	if l.first == nil || l.landing > 0 {
+		return
+	}
+	// A timer that runs may be for later: for when a call would leave if nothing landed, and since then much has.
+	if at := l.roomAtLocked(now); l.due.IsZero() || at.Before(l.due) {
+		l.due = at
+		if l.timer == nil {
+			l.timer = time.AfterFunc(at.Sub(now), l.onTimer)
+		} else {
+			l.timer.Reset(at.Sub(now))
+		}
 	}
 }
 
@@ -302,7 +311,7 @@ func (l *lane) took(n int, d time.Duration) {
 func (l *lane) onTimer() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.armed = false
+	l.due = time.Time{}
 	l.leaveLocked(time.Now())
 }
 
