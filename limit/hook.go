@@ -25,7 +25,7 @@ func (c *config) tell(f func(*ratelimiter.Hook)) {
 		e := ratelimiter.Event{Kind: ratelimiter.Panicked, Limiter: c.name, Time: time.Now(), Err: err}
 		for j := range c.hooks {
 			if told := c.hooks[j].Event; told != nil && j != i {
-				_ = retry.Contain(func() { told(e) })
+				_ = retry.Contain("a Hook", func() { told(e) })
 			}
 		}
 	})

@@ -196,11 +196,8 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (ratelimite
 // write makes one attempt at a write that changes nothing. A key that exists stays as it is, and one that does not is empty for a
 // millisecond, which is a limiter that has not been used.
 func (s *Shared) write(ctx context.Context, to dispatch.Sender) error {
-	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "set", s.keys[len(s.keys)-1], "", "NX", "PX", 1)}
-	_, err := dispatch.Leavable(ctx, func() (any, error) {
-		_ = dispatch.Process(ctx, to, cmd)
-		return cmd.Result()
-	})
+	cmd := redis.NewCmd(ctx, "set", s.keys[len(s.keys)-1], "", "NX", "PX", 1)
+	err := dispatch.Send(ctx, to, dispatch.Once{Cmder: cmd})
 	if err == redis.Nil { // the key exists
 		return nil
 	}

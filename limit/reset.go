@@ -30,9 +30,7 @@ func (s *Shared) Reset(ctx context.Context) error {
 		args = append(args, k)
 	}
 	err = s.untilDone(ctx, "to reset "+s.label(), func() error {
-		_, err := dispatch.Leavable(ctx, func() (any, error) {
-			return nil, dispatch.Process(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
-		})
+		err := dispatch.Send(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
 		if err != nil && ctx.Err() == nil {
 			dispatch.ReloadAfter(ctx, s.config.rdb, err) // the master may be another one
 		}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"weak"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -128,41 +129,14 @@ func (d *Dispatcher) Process(ctx context.Context, cmd redis.Cmder) error {
 	return d.sender.Process(ctx, cmd)
 }
 
-// once makes one attempt at a command of s.
-func (d *Dispatcher) once(ctx context.Context, s *Script, evalsha []any) (any, error) {
-	if s.Alone {
-		return s.alone(ctx, d.sender, evalsha)
-	}
-	l, err := d.lane(ctx, evalsha)
-	if err != nil {
-		return nil, err
-	}
-	if l == nil {
-		reply, err := s.alone(ctx, d.sender, evalsha)
-		if err == nil {
-			d.settled.Store(true)
-		}
-		return reply, err
-	}
-	return l.do(ctx, s, evalsha)
-}
-
-// lane returns the lane of a command's first key, or nil if it is not known.
-func (d *Dispatcher) lane(ctx context.Context, evalsha []any) (*lane, error) {
+// laneOf returns the lane of the first of some keys, or nil if it is not known.
+func (d *Dispatcher) laneOf(ctx context.Context, keys ...any) (*lane, error) {
 	if d.single != nil {
 		return d.single, nil
 	}
 	var key string
-	if len(evalsha) > 3 {
-		key, _ = evalsha[3].(string)
-	}
-	return d.laneOf(ctx, key)
-}
-
-// laneOf returns the lane of a key, or nil if it is not known.
-func (d *Dispatcher) laneOf(ctx context.Context, key string) (*lane, error) {
-	if d.single != nil {
-		return d.single, nil
+	if len(keys) > 0 {
+		key, _ = keys[0].(string)
 	}
 	if d.ring != nil {
 		shard, err := d.ring.shard(key)
@@ -241,10 +215,11 @@ func (detour) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	}
 }
 
-// exec sends cmds in one pipeline.
-func exec(ctx context.Context, rdb interface{ Pipeline() redis.Pipeliner }, cmds []redis.Cmder) error {
+// exec sends cmds in one pipeline. If a hook panics, the error wraps a *[retry.Panic].
+func exec(ctx context.Context, rdb interface{ Pipeline() redis.Pipeliner }, cmds []redis.Cmder) (err error) {
+	defer retry.Recover(&err, aHook)
 	p := rdb.Pipeline()
 	_ = p.BatchProcess(ctx, cmds...) // only queues them
-	_, err := p.Exec(ctx)
+	_, err = p.Exec(ctx)
 	return err
 }

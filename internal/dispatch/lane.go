@@ -112,17 +112,20 @@ type call struct {
 	done   chan struct{}
 }
 
-// do makes one attempt at a command of s. When ctx is done it returns ctx.Err().
-func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
+// A trip is a departure from a lane. It is zero for a command that no lane sends.
+type trip struct {
+	*lane
+	departure
+}
+
+// enter has a command of s leave at once and by itself, if there is room for another pipeline. Otherwise it returns a call
+// that is in the queue, for await.
+func (l *lane) enter(ctx context.Context, s *Script, evalsha []any) (departure, *call) {
 	now := time.Now()
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	if l.first == nil && l.roomLocked(now) {
-		d := l.departsLocked(now, 1)
-		l.mu.Unlock()
-		if ctx.Done() == nil {
-			return l.flyOne(ctx, s, evalsha, d)
-		}
-		return Leavable(ctx, func() (any, error) { return l.flyOne(ctx, s, evalsha, d) })
+		return l.departsLocked(now, 1), nil
 	}
 	c := l.d.newCall(ctx, s, evalsha)
 	c.came = now
@@ -134,7 +137,12 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 	l.last = c
 	l.queued++
 	l.leaveLocked(now) // if a pipeline has grown old and the timer is late
-	l.mu.Unlock()
+	return departure{}, c
+}
+
+// await returns the outcome of a call when it has landed, or ctx.Err() when ctx is done. It reports false if the call was not
+// executed and is to be sent by itself.
+func (l *lane) await(ctx context.Context, c *call) (reply any, landed bool, err error) {
 	if ctx.Done() == nil {
 		<-c.done
 	} else {
@@ -144,30 +152,14 @@ func (l *lane) do(ctx context.Context, s *Script, evalsha []any) (any, error) {
 			l.mu.Lock()
 			c.left = true
 			l.mu.Unlock()
-			return nil, ctx.Err()
+			return nil, true, ctx.Err()
 		}
 	}
-	reply, err, resend := c.reply, c.err, c.resend
+	if landed = !c.resend; landed {
+		reply, err = c.reply, c.err
+	}
 	l.d.recycle(c)
-	if resend {
-		return s.alone(ctx, l, evalsha)
-	}
-	return reply, err
-}
-
-// flyOne takes a call to Redis that has left alone.
-func (l *lane) flyOne(ctx context.Context, s *Script, evalsha []any, d departure) (reply any, err error) {
-	err = errGone // unless a hook lets the call return
-	defer func() { l.landed(d, err) }()
-	return s.send(ctx, l, evalsha)
-}
-
-// Process sends one command at once and alone.
-func (l *lane) Process(ctx context.Context, cmd redis.Cmder) error {
-	if l.d.ring != nil {
-		ctx = context.WithValue(ctx, toNode{}, l.node)
-	}
-	return l.d.rdb.Process(ctx, cmd)
+	return reply, landed, err
 }
 
 func (d *Dispatcher) newCall(ctx context.Context, s *Script, evalsha []any) *call {

@@ -5,7 +5,6 @@ package dispatch
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -32,7 +31,7 @@ func (l *lane) send(calls []*call) (_ []*call, err error) {
 	}()
 	if len(calls) == 1 {
 		c := calls[0]
-		c.reply, c.err = c.script.send(c.ctx, l, c.evalsha)
+		c.reply, c.err = c.script.send(c.ctx, l.d.sender, c.evalsha, trip{})
 		flying = nil
 		return calls, c.err
 	}
@@ -83,8 +82,8 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 	if hello != nil {
 		cmds = append(cmds, *hello)
 	}
-	failure := l.exec(ctx, cmds)
-	full := l.poolFull(failure)
+	failure := exec(ctx, l.d.rdb, cmds)
+	full := poolFull(l.pool(), failure)
 	var p *retry.Panic
 	panicked := errors.As(failure, &p)
 	last := cmds[len(cmds)-1]
@@ -136,17 +135,6 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 		l.took(calls, took)
 	}
 	return again
-}
-
-// exec sends cmds in one pipeline. If a hook panics, the error wraps a *[retry.Panic].
-func (l *lane) exec(ctx context.Context, cmds []redis.Cmder) (err error) {
-	defer func() {
-		if p, ok := err.(*retry.Panic); ok {
-			err = fmt.Errorf("a hook of the redis client %w", p)
-		}
-	}()
-	defer retry.Recover(&err)
-	return exec(ctx, l.d.rdb, cmds)
 }
 
 // elsewhere reports whether err says that a command was not executed because another node has to execute it.

@@ -7,6 +7,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -95,31 +96,56 @@ func (s *Script) instant(cmd redis.Cmder) (time.Time, bool) {
 //
 // If the attempt fails without a reply, the client of a cluster looks up the masters again; see [Reload].
 func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any, err error) {
-	if d, ok := rdb.(*Dispatcher); ok {
-		reply, err = d.once(ctx, s, evalsha)
-	} else {
-		reply, err = s.alone(ctx, rdb, evalsha)
+	var by trip
+	to, landed := rdb, false
+	d, _ := rdb.(*Dispatcher)
+	if d != nil {
+		to = d.sender
+		if !s.Alone {
+			by.lane, err = d.laneOf(ctx, evalsha[3:3+s.Keys]...)
+		}
+		if by.lane != nil {
+			var c *call
+			if by.departure, c = by.lane.enter(ctx, s, evalsha); c != nil {
+				reply, landed, err = by.lane.await(ctx, c)
+			}
+		}
 	}
-	if err != nil && !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
-		ReloadAfter(ctx, rdb, err)
+	switch {
+	case landed || err != nil:
+	case ctx.Done() == nil:
+		reply, err = s.send(ctx, to, evalsha, by)
+	default:
+		to, by := to, by // only these copies are for the heap
+		reply, err = Leavable(ctx, func() (any, error) { return s.send(ctx, to, evalsha, by) })
 	}
-	return reply, Naming(err, s.Name, evalsha[3:3+s.Keys])
+	if err != nil {
+		if !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
+			ReloadAfter(ctx, rdb, err)
+		}
+		return reply, Naming(err, s.Name, evalsha[3:3+s.Keys])
+	}
+	if d != nil && by.lane == nil {
+		d.settled.Store(true)
+	}
+	return reply, nil
 }
 
-// alone makes one attempt at a command in a round trip of its own. When ctx is done it returns ctx.Err().
-func (s *Script) alone(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
-	return Leavable(ctx, func() (any, error) { return s.send(ctx, rdb, evalsha) })
-}
-
-// send is like alone, but always waits for the reply, even if ctx is done.
-func (s *Script) send(ctx context.Context, rdb Sender, evalsha []any) (any, error) {
-	reply, err := process(ctx, rdb, evalsha)
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+// send makes one attempt at a command by itself, and waits for the reply even if ctx is done. If by is not zero, the
+// command leaves as that departure of a lane, which lands with it.
+func (s *Script) send(ctx context.Context, to Sender, evalsha []any, by trip) (reply any, err error) {
+	if by.n != 0 {
+		err = errGone // unless a hook lets the call return
+		defer func() { by.lane.landed(by.departure, err) }()
+	}
+	cmd := OnceCmd{redis.NewCmd(ctx, evalsha...)}
+	if err = Process(ctx, to, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because
 		// another SCRIPT FLUSH can come between it and the EVALSHA.
-		return process(ctx, rdb, s.eval(evalsha))
+		cmd = OnceCmd{redis.NewCmd(ctx, s.eval(evalsha)...)}
+		err = Process(ctx, to, cmd)
 	}
-	return reply, err
+	return cmd.Val(), err
 }
 
 func (s *Script) eval(evalsha []any) []any {
@@ -139,28 +165,21 @@ type Once struct{ redis.Cmder }
 // NoRetry tells go-redis not to send the command again.
 func (Once) NoRetry() bool { return true }
 
-func process(ctx context.Context, rdb Sender, args []any) (any, error) {
-	cmd := OnceCmd{redis.NewCmd(ctx, args...)}
-	// The command has the same error.
-	_ = Process(ctx, rdb, cmd)
-	return cmd.Result()
+const aHook = "a hook of the redis client" // that panics
+
+// Process sends one command, and returns its error. If a hook of the redis client panics, the error wraps a
+// *[retry.Panic].
+func Process(ctx context.Context, to Sender, cmd redis.Cmder) (err error) {
+	defer retry.Recover(&err, aHook)
+	if err = to.Process(ctx, cmd); err != nil {
+		err = cmp.Or(poolFull(to, err), err)
+	}
+	return err
 }
 
-// Process sends one command. If a hook of the redis client panics, the error of the command wraps a
-// *[retry.Panic].
-func Process(ctx context.Context, rdb Sender, cmd redis.Cmder) (err error) {
-	defer func() {
-		if p, ok := err.(*retry.Panic); ok {
-			err = fmt.Errorf("a hook of the redis client %w", p)
-			cmd.SetErr(err)
-		}
-	}()
-	defer retry.Recover(&err)
-	err = rdb.Process(ctx, cmd)
-	if full := poolFull(rdb, err); full != nil {
-		err = full
-		cmd.SetErr(err)
-	}
+// Send is like [Process], but returns ctx.Err() when ctx is done. Then cmd may still be in use.
+func Send(ctx context.Context, to Sender, cmd redis.Cmder) error {
+	_, err := Leavable(ctx, func() (struct{}, error) { return struct{}{}, Process(ctx, to, cmd) })
 	return err
 }
 

@@ -58,7 +58,7 @@ type pool interface{ PoolStats() *redis.PoolStats }
 
 // statsOf returns the statistics of a pool, which may belong to a client that is not of go-redis.
 func statsOf(p pool) (stats redis.PoolStats) {
-	_ = retry.Contain(func() { stats = *p.PoolStats() })
+	_ = retry.Contain("PoolStats", func() { stats = *p.PoolStats() })
 	return stats
 }
 
@@ -115,8 +115,6 @@ func poolFull(s any, err error) error {
 		return &retry.Shortage{Err: err}
 	}
 	switch c := s.(type) {
-	case *lane:
-		s = c.pool()
 	case *Dispatcher:
 		s = c.rdb
 	case *pinnedRing:
@@ -124,8 +122,6 @@ func poolFull(s any, err error) error {
 	}
 	return shortage(sizeOf(s), err)
 }
-
-func (l *lane) poolFull(err error) error { return poolFull(l, err) }
 
 // sizeOf returns how many connections a client may have to each node, or 0 if that is not known.
 func sizeOf(rdb any) int {

@@ -58,19 +58,11 @@ func (l *Limiter) Clients() permit.Op[[]string] {
 
 // scan makes one attempt at one step of a SCAN on a node.
 func (l *Limiter) scan(ctx context.Context, node dispatch.Sender, cursor uint64, pattern string) (keys []string, next uint64, err error) {
-	type page struct {
-		keys []string
-		next uint64
-	}
 	cmd := redis.NewScanCmd(ctx, nil, "scan", cursor, "match", pattern, "count", scanStep)
-	found, err := dispatch.Leavable(ctx, func() (p page, err error) {
-		_ = dispatch.Process(ctx, node, dispatch.Once{Cmder: cmd})
-		p.keys, p.next, err = cmd.Result()
-		return p, dispatch.Naming(err, cmd.Name(), []any{l.Keys.Hash})
-	})
+	err = dispatch.Naming(dispatch.Send(ctx, node, dispatch.Once{Cmder: cmd}), cmd.Name(), []any{l.Keys.Hash})
 	switch {
 	case err == nil:
-		return found.keys, found.next, nil
+		return cmd.Result()
 	case ctx.Err() != nil:
 		return nil, 0, dispatch.Failure(err)
 	}

@@ -12,12 +12,7 @@ import (
 
 // Ping asks any node for a reply, once. An error is a *[retry.Error].
 func (c *Conn) Ping(ctx context.Context) error {
-	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "ping")}
-	_, err := dispatch.Leavable(ctx, func() (any, error) {
-		_ = dispatch.Process(ctx, dispatch.Alone(c.sender), cmd)
-		return cmd.Result()
-	})
-	if err != nil {
+	if err := dispatch.Send(ctx, dispatch.Alone(c.sender), dispatch.Once{Cmder: redis.NewCmd(ctx, "ping")}); err != nil {
 		return dispatch.Failure(err)
 	}
 	return nil
@@ -33,12 +28,8 @@ func (l *Limiter) Probe(ctx context.Context) error {
 }
 
 func (l *Limiter) probe(ctx context.Context, sender dispatch.Sender) error {
-	cmd := dispatch.OnceCmd{Cmd: redis.NewCmd(ctx, "zadd", l.Keys.Permits[l.Type()], "XX", 0, "probe")}
-	_, err := dispatch.Leavable(ctx, func() (any, error) {
-		_ = dispatch.Process(ctx, sender, cmd)
-		return cmd.Result()
-	})
-	if err != nil {
+	cmd := redis.NewCmd(ctx, "zadd", l.Keys.Permits[l.Type()], "XX", 0, "probe")
+	if err := dispatch.Send(ctx, sender, dispatch.Once{Cmder: cmd}); err != nil {
 		return dispatch.ClassifyError(ctx, l.sender, err)
 	}
 	return nil

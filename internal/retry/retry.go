@@ -57,10 +57,10 @@ func (s *Shortage) Error() string { return s.Err.Error() }
 // Unwrap returns the cause.
 func (s *Shortage) Unwrap() error { return s.Err }
 
-// Recover, if deferred, turns a panic into a *[Panic] in err.
-func Recover(err *error) {
+// Recover, if deferred, turns a panic of who into an error that wraps a *[Panic].
+func Recover(err *error, who string) {
 	if v := recover(); v != nil {
-		*err = &Panic{v, debug.Stack()}
+		*err = fmt.Errorf("%s %w", who, &Panic{v, debug.Stack()})
 	}
 }
 
@@ -68,15 +68,15 @@ func Recover(err *error) {
 // the hook and the panic, and goes on with the next one.
 func Each[H any](hooks []H, f func(*H), panicked func(i int, err error)) {
 	for i := range hooks {
-		if err := Contain(func() { f(&hooks[i]) }); err != nil {
-			panicked(i, fmt.Errorf("a Hook %w", err))
+		if err := Contain("a Hook", func() { f(&hooks[i]) }); err != nil {
+			panicked(i, err)
 		}
 	}
 }
 
-// Contain calls f and returns its panic, if any, as a *[Panic].
-func Contain(f func()) (err error) {
-	defer Recover(&err)
+// Contain calls f, which is of who, and returns its panic, if any, as Recover does.
+func Contain(who string, f func()) (err error) {
+	defer Recover(&err, who)
 	f()
 	return nil
 }
