@@ -90,7 +90,7 @@ func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) ([]ho
 			hashes[i][1] = p.HMGet(ctx, "{"+h.name+"}", fields...)
 		}
 	}
-	if err := exec(ctx, p); err != nil {
+	if err := s.exec(ctx, p); err != nil {
 		return nil, err
 	}
 	var those, unsure []holder

@@ -141,27 +141,20 @@ func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []
 		value   *redis.StringCmd
 		members *redis.ZSliceCmd
 	}
-	read := func(p redis.Cmdable, h holder) cmds {
-		k := keysOf(h.name, h.client)
-		return cmds{p.Get(ctx, k[1]), p.ZRangeWithScores(ctx, k[2], 0, oldest-1)}
-	}
 	p, all := fromMasters(ctx, rdb), make([]cmds, len(list))
 	for i, h := range list {
-		all[i] = read(p, h)
+		k := keysOf(h.name, h.client)
+		all[i] = cmds{p.Get(ctx, k[1]), p.ZRangeWithScores(ctx, k[2], 0, oldest-1)}
 	}
-	if err := exec(ctx, p); err != nil {
+	if err := s.exec(ctx, p); err != nil {
 		return nil, err
 	}
 	for i, h := range list {
 		c := all[i]
-		if moved(c.value.Err()) || moved(c.members.Err()) {
-			c = read(s.rdb, h)
-		}
-		refused := false
 		for _, err := range []error{c.members.Err(), c.value.Err()} {
-			if err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") && !refused {
-				refused = true
+			if err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
 				reject(h.name, err)
+				break
 			}
 		}
 		if _, ok := whole(c.value.Val()); ok && c.value.Err() == nil && allKnown(membersOf(c.members.Val())) {

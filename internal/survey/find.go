@@ -251,7 +251,7 @@ func (s *scanner) step(ctx context.Context, cursor uint64) (done step) {
 	p := s.node.Client.Pipeline()
 	cmd := redis.NewScanCmd(ctx, nil, args...)
 	_ = p.Process(ctx, cmd)
-	if done.err = exec(ctx, p); done.err != nil {
+	if _, done.err = send(ctx, p); done.err != nil {
 		return done
 	}
 	done.keys, done.next, done.err = cmd.Result()
@@ -272,7 +272,7 @@ func ofType(ctx context.Context, node Node, keys []string, typ string) ([]string
 	for i, key := range keys {
 		cmds[i] = p.Type(ctx, key)
 	}
-	if err := exec(ctx, p); err != nil {
+	if _, err := send(ctx, p); err != nil {
 		return nil, err
 	}
 	var of []string
@@ -337,7 +337,7 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 	for _, name := range both {
 		types[name], hashes[name] = p.Type(ctx, name), p.HMGet(ctx, name, fields...)
 	}
-	if err := exec(ctx, p); err != nil {
+	if err := f.exec(ctx, p); err != nil {
 		return err
 	}
 	for _, name := range names {
@@ -347,13 +347,6 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 			typ, values := types[name], hashes[name]
 			if typ == nil {
 				continue
-			}
-			if moved(typ.Err()) {
-				p := fromMasters(ctx, f.rdb)
-				typ, values = p.Type(ctx, name), p.HMGet(ctx, name, fields...)
-				if err := exec(ctx, p); err != nil {
-					return err
-				}
 			}
 			if typ.Err() != nil {
 				err = typ.Err()

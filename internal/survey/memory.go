@@ -27,20 +27,16 @@ func (s *Survey) Frequency(ctx context.Context, name, key string) (int64, bool, 
 	return n, err == nil, err
 }
 
-// ofKey asks the server that holds a limiter, and follows a key that has moved.
+// ofKey asks the server that holds a limiter.
 func (s *Survey) ofKey(ctx context.Context, name string, ask func(redis.Cmdable) *redis.IntCmd) (int64, error) {
 	rdb, err := s.node(ctx, name)
 	if err != nil {
 		return 0, err
 	}
-	n, err := ask(rdb).Result()
-	if moved(err) {
-		p := fromMasters(ctx, s.rdb)
-		cmd := ask(p)
-		if err := exec(ctx, p); err != nil {
-			return 0, err
-		}
-		n, err = cmd.Result()
+	p := fromMasters(ctx, rdb)
+	cmd := ask(p)
+	if err := s.exec(ctx, p); err != nil {
+		return 0, err
 	}
-	return n, err
+	return cmd.Result()
 }

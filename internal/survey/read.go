@@ -33,26 +33,15 @@ func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*L
 	for i, name := range names {
 		hashes[i], sizes[i] = p.HMGet(ctx, name, fields...), p.HLen(ctx, name)
 	}
-	if err := exec(ctx, p); err != nil {
+	if err := s.exec(ctx, p); err != nil {
 		return nil, err
 	}
 	if err := now.Err(); err != nil {
 		return nil, err
 	}
-	var away []*Limiter
 	for i, name := range names {
 		l := &Limiter{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}}
 		values, err := hashes[i].Result()
-		if moved(err) {
-			p := fromMasters(ctx, s.rdb)
-			hash := p.HMGet(ctx, name, fields...)
-			if err := exec(ctx, p); err != nil {
-				return nil, err
-			}
-			values, err = hash.Result()
-			sizes[i] = s.rdb.HLen(ctx, name)
-			away = append(away, l)
-		}
 		if err != nil {
 			var reply redis.Error
 			if !errors.As(err, &reply) {
@@ -72,21 +61,8 @@ func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*L
 	if list, err = s.evidentOf(ctx, node, list); err != nil {
 		return nil, err
 	}
-	here := make([]*Limiter, 0, len(list))
-	var there []*Limiter
-	for _, l := range list {
-		switch {
-		case l.unread != nil:
-		case slices.Contains(away, l):
-			there = append(there, l)
-		default:
-			here = append(here, l)
-		}
-	}
-	if err := details(ctx, node.Client, here); err != nil {
-		return nil, err
-	}
-	return list, details(ctx, s.rdb, there)
+	readable := slices.DeleteFunc(slices.Clone(list), func(l *Limiter) bool { return l.unread != nil })
+	return list, s.details(ctx, node.Client, readable)
 }
 
 // evidentOf leaves out the limiters of which neither the hash nor the permits show that they are some.
@@ -113,17 +89,17 @@ func (s *Survey) evidentOf(ctx context.Context, node Node, list []*Limiter) ([]*
 
 // details reads what a list shows of each limiter beside its hash. Of those for which that does not tell what a caller
 // would be told, it reads more members.
-func details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
-	more, err := detailsOf(ctx, rdb, list, oldest, 1)
+func (s *Survey) details(ctx context.Context, rdb redis.UniversalClient, list []*Limiter) error {
+	more, err := s.detailsOf(ctx, rdb, list, oldest, 1)
 	if err == nil && len(more) > 0 {
-		_, err = detailsOf(ctx, rdb, more, part, part)
+		_, err = s.detailsOf(ctx, rdb, more, part, part)
 	}
 	return err
 }
 
 // detailsOf reads the details of limiters with so many of the oldest and the newest members. It returns those limiters of
 // which that is not enough.
-func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, first, last int64) (more []*Limiter, err error) {
+func (s *Survey) detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, first, last int64) (more []*Limiter, err error) {
 	type cmds struct {
 		ttl            *redis.Cmd
 		value          *redis.StringCmd
@@ -143,7 +119,7 @@ func detailsOf(ctx context.Context, rdb redis.UniversalClient, list []*Limiter, 
 		}
 		all[i] = c
 	}
-	if err := exec(ctx, p); err != nil {
+	if err := s.exec(ctx, p); err != nil {
 		return nil, err
 	}
 	for i, l := range list {

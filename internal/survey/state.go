@@ -24,12 +24,8 @@ func (s *Survey) Hash(ctx context.Context, name string) (bool, error) {
 	}
 	p := fromMasters(ctx, rdb)
 	hash, size := p.HMGet(ctx, name, fields...), p.HLen(ctx, name)
-	if err := exec(ctx, p); err != nil {
+	if err := s.exec(ctx, p); err != nil {
 		return false, err
-	}
-	if moved(hash.Err()) {
-		st, err := s.Read(ctx, name, "")
-		return err == nil && st.HashShows(), err
 	}
 	if err := hash.Err(); err != nil && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
 		return false, err
@@ -157,7 +153,7 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 	ahead := p.Get(ctx, redisson.NewKeys(st.Name, st.ClientID).Ahead(typeOf(st.ClientID)))
 	count := p.ZCard(ctx, st.Keys[2])
 	oldest, newest := p.ZRangeWithScores(ctx, st.Keys[2], 0, part-1), p.ZRevRangeWithScores(ctx, st.Keys[2], 0, part-1)
-	if err := exec(ctx, p); err != nil {
+	if _, err := send(ctx, p); err != nil {
 		return false, err
 	}
 	if st.Time, err = now.Result(); err != nil {
@@ -219,7 +215,7 @@ func (st *State) otherFields(ctx context.Context, rdb redis.UniversalClient, siz
 	}
 	p := fromMasters(ctx, rdb)
 	hash := p.HGetAll(ctx, st.Keys[0])
-	if err := exec(ctx, p); err != nil {
+	if _, err := send(ctx, p); err != nil {
 		return err
 	}
 	for field, value := range hash.Val() {

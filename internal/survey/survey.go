@@ -184,7 +184,7 @@ func Answering(ctx context.Context, nodes []Node, patience time.Duration) (up []
 			_, errs[i] = Within(ctx, patience, func(ctx context.Context) (string, error) {
 				p := node.Client.Pipeline()
 				ping := p.Ping(ctx)
-				if err := exec(ctx, p); err != nil {
+				if _, err := send(ctx, p); err != nil {
 					return "", err
 				}
 				return ping.Result()
@@ -257,21 +257,37 @@ func fromMasters(ctx context.Context, rdb redis.UniversalClient) redis.Pipeliner
 	return p
 }
 
-// exec sends what is in the pipeline. The error is that of the connection or the context; errors that are replies
-// stay with their commands.
-func exec(ctx context.Context, p redis.Pipeliner) error {
-	if p.Len() == 0 {
-		return ctx.Err()
+// exec sends what is in the pipeline. What the node does not have, because its slot is on its way to another, is sent once more by
+// the client of the whole cluster, which follows it. The error is that of [send].
+func (s *Survey) exec(ctx context.Context, p redis.Pipeliner) error {
+	cmds, err := send(ctx, p)
+	again := fromMasters(ctx, s.rdb)
+	for _, c := range cmds {
+		if moved(c.Err()) {
+			_ = again.Process(ctx, c)
+		}
 	}
-	_, err := dispatch.Leavable(ctx, func() ([]redis.Cmder, error) { return p.Exec(ctx) })
+	if err == nil && again.Len() > 1 {
+		_, err = send(ctx, again)
+	}
+	return err
+}
+
+// send sends what is in the pipeline. The error is that of the connection or the context; errors that are replies stay with
+// their commands.
+func send(ctx context.Context, p redis.Pipeliner) (cmds []redis.Cmder, err error) {
+	if p.Len() == 0 {
+		return nil, ctx.Err()
+	}
+	cmds, err = dispatch.Leavable(ctx, func() ([]redis.Cmder, error) { return p.Exec(ctx) })
 	if ctx.Err() != nil {
-		return ctx.Err()
+		return nil, ctx.Err()
 	}
 	var reply redis.Error
 	if err == nil || errors.As(err, &reply) {
-		return nil
+		return cmds, nil
 	}
-	return err
+	return nil, err
 }
 
 // moved reports whether a command has to be sent to another node of the cluster.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -342,4 +343,40 @@ func TestReplicasAreNotRead(t *testing.T) {
 	list, errs := found(ctx, s, Query{Match: "{06S}*"})
 	require.Empty(t, errs)
 	require.Equal(t, []string{"{06S}together"}, names(list))
+}
+
+// TestASlotOnItsWay finds limiters whose slot is being moved to another node, where some of their keys are already, and what one has
+// left behind.
+func TestASlotOnItsWay(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Repeats(t)
+	cluster := redistest.StartCluster(t)
+	rdb, ctx := cluster.Client(t), t.Context()
+	a, b := cluster.Nodes()[0].Client(t), cluster.Nodes()[1].Client(t)
+	const tag = "{06S}" // slot 0
+	for _, name := range []string{"here", "there", "hash", "set", "left"} {
+		set(t, rdb, tag+name, "0", 5, 3_600_000)
+		require.NoError(t, rdb.Set(ctx, tag+name+":value", 3, 0).Err())
+		put(t, rdb, tag+name+":permits", 2, rdb.Time(ctx).Val())
+	}
+	require.NoError(t, rdb.Del(ctx, tag+"left").Err())
+	id := func(c *redis.Client) string { return c.Do(ctx, "cluster", "myid").Val().(string) }
+	require.NoError(t, b.Do(ctx, "cluster", "setslot", 0, "importing", id(a)).Err())
+	require.NoError(t, a.Do(ctx, "cluster", "setslot", 0, "migrating", id(b)).Err())
+	to := b.Options().Addr
+	for _, key := range []string{"there", "there:value", "there:permits", "hash", "set:permits", "left:value"} {
+		_, port, _ := strings.Cut(to, ":")
+		require.NoError(t, a.Do(ctx, "migrate", "127.0.0.1", port, tag+key, 0, 5000).Err(), key)
+	}
+	s := New(rdb)
+	list, errs := found(ctx, s, Query{Remains: true})
+	require.Empty(t, errs)
+	require.Equal(t, []string{"{06S}hash", "{06S}here", "{06S}left", "{06S}set", "{06S}there"}, names(list))
+	for _, name := range []string{"here", "there", "hash", "set"} {
+		require.EqualValues(t, 3, list[tag+name].Available(), name)
+		require.EqualValues(t, 2, list[tag+name].Used(), name)
+		require.True(t, redistest.Must(s.Hash(ctx, tag+name))(t), name)
+		require.Positive(t, redistest.Must(s.Memory(ctx, tag+name, tag+name+":permits"))(t), name)
+	}
+	require.Equal(t, Remains, list[tag+"left"].Kind)
 }
