@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
 	"github.com/goredisson/ratelimiter/internal/gateway"
+	"github.com/goredisson/ratelimiter/internal/redisurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
@@ -153,38 +154,13 @@ func connect(c *cli.Command) (redis.UniversalClient, error) {
 	if raw == "" {
 		return nil, usage("no Redis: give --redis URL, or set REDIS_URL")
 	}
-	bad := func(error) error { // the error may repeat the password
-		return usage("--redis is no Redis URL; it looks like redis://127.0.0.1:6379/0")
-	}
-	switch scheme, rest, _ := strings.Cut(raw, "://"); scheme {
-	case "redis+cluster", "rediss+cluster":
-		o, err := redis.ParseClusterURL(strings.TrimSuffix(scheme, "+cluster") + "://" + rest)
-		if err != nil {
-			return nil, bad(err)
-		}
-		if password != "" {
-			o.Password = password
-		}
-		return redis.NewClusterClient(o), nil
-	case "redis+sentinel", "rediss+sentinel":
-		o, err := redis.ParseFailoverURL(strings.TrimSuffix(scheme, "+sentinel") + "://" + rest)
-		if err != nil {
-			return nil, bad(err)
-		}
-		if o.MasterName == "" {
-			return nil, usage("--redis: the URL of a sentinel names its master: redis+sentinel://HOST:PORT/DB?master_name=M")
-		}
-		if password != "" {
-			o.Password = password
-		}
-		return redis.NewFailoverClient(o), nil
-	}
-	o, err := redis.ParseURL(raw)
+	r, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, bad(err)
+		return nil, usage("--redis is no Redis URL: %w; it looks like redis://127.0.0.1:6379/0", err)
 	}
 	if password != "" {
-		o.Password = password
+		_, p := r.Login()
+		*p = password
 	}
-	return redis.NewClient(o), nil
+	return r.Client(), nil
 }

@@ -94,7 +94,7 @@ func TestUsage(t *testing.T) {
 		"line 5: rules[0].limits[0].interval":                     {"--rules", rulesFor(t, "x", "5", "soon")},
 		"no Redis: give --redis URL":                              {"--rules", rules},
 		"--redis is no Redis URL":                                 {"--rules", rules, "--redis", "redis://u:secret@h:port"},
-		"the URL of a sentinel names its master":                  {"--rules", rules, "--redis", "redis+sentinel://h:1/0"},
+		"there is no master_name":                                 {"--rules", rules, "--redis", "redis+sentinel://h:1/0"},
 		"--max-wait -1s is negative":                              {"--rules", rules, "--max-wait", "-1s"},
 		"--drain -1s is negative":                                 {"--rules", rules, "--drain", "-1s"},
 		`allow "ftp://x": the scheme`:                             {"--rules", rules, "--redis", "redis://x", "--allow", "ftp://x"},

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -12,17 +11,19 @@ import (
 	"fmt"
 	"net/url"
 	"os"
-	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/redisurl"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/urfave/cli/v3"
+	"golang.org/x/term"
 )
 
 // redisFlags are the flags of the commands that look at a live Redis.
@@ -66,7 +67,7 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 	}
 	rdb := &liveRedis{UniversalClient: t.client(), where: t.where}
 	err = rdb.reach(ctx, t)
-	if rdb.to = t.printed(raw); err == nil {
+	if rdb.to = doctor.At(t.Redis, t.raw); err == nil {
 		err = addFlags(c, &rdb.to)
 	}
 	if err != nil {
@@ -92,16 +93,16 @@ func (e unreached) Unwrap() error { return e.error }
 // reach makes sure that there is a Redis with limiters. A node of a cluster holds only a part of them, so it becomes the
 // cluster.
 func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
-	if t.cluster == nil {
+	if t.Cluster == nil {
 		ping, cancel := context.WithTimeout(ctx, pingTimeout)
 		defer cancel()
 		err := rdb.Ping(ping).Err()
-		if t.single == nil || err != nil && (t.single.DB == 0 || !strings.Contains(strings.ToLower(err.Error()), "select")) {
+		if t.Single == nil || err != nil && (t.Single.DB == 0 || !strings.Contains(strings.ToLower(err.Error()), "select")) {
 			return err
 		}
 		first := rdb.UniversalClient
 		if err != nil { // a sentinel and a cluster reject SELECT
-			o := *t.single
+			o := *t.Single
 			o.DB = 0
 			first = redis.NewClient(&o)
 			defer func() { _ = first.Close() }()
@@ -110,11 +111,11 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 		switch {
 		case strings.Contains(info("server"), "_mode:sentinel"):
 			return t.isSentinel(ping)
-		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.single.Network == "unix" && err == nil:
+		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.Single.Network == "unix" && err == nil:
 			return err
 		case err != nil:
-			return command.UsageError{Err: fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.single.Addr, t.single.DB)}
-		case t.single.DB != 0:
+			return command.UsageError{Err: fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.Single.Addr, t.Single.DB)}
+		case t.Single.DB != 0:
 			return nil // Valkey has several
 		}
 		_ = rdb.Close()
@@ -130,7 +131,7 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 
 // isSentinel returns the error that the URL is that of a sentinel. It says which URL to give.
 func (t *target) isSentinel(ctx context.Context) error {
-	o := *t.single
+	o := *t.Single
 	o.DB = 0
 	sentinel := redis.NewSentinelClient(&o)
 	defer func() { _ = sentinel.Close() }()
@@ -153,7 +154,7 @@ func (t *target) isSentinel(ctx context.Context) error {
 			}
 		}
 		if name != "" {
-			urls = append(urls, doctor.ShellQuote(fmt.Sprintf("%s+sentinel://%s/%d?master_name=%s", scheme, o.Addr, t.single.DB, url.QueryEscape(name))))
+			urls = append(urls, doctor.ShellQuote(fmt.Sprintf("%s+sentinel://%s/%d?master_name=%s", scheme, o.Addr, t.Single.DB, url.QueryEscape(name))))
 		}
 	}
 	if len(urls) == 0 {
@@ -162,82 +163,52 @@ func (t *target) isSentinel(ctx context.Context) error {
 	return command.UsageError{Err: fmt.Errorf("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))}
 }
 
-// A target is where to connect to. One of its first three fields is set.
+// A target is where to connect to.
 type target struct {
-	single   *redis.Options
-	sentinel *redis.FailoverOptions
-	cluster  *redis.ClusterOptions
-	where    string
+	redisurl.Redis
+	raw   string // the URL that was given
+	where string
 }
 
 // targetOf parses a URL. User and password, if not empty, take the place of those in the URL.
 func targetOf(raw, user, password string) (*target, error) {
-	scheme, rest, _ := strings.Cut(raw, "://")
-	plain, kind, _ := strings.Cut(scheme, "+")
-	t, err := &target{}, error(nil)
-	switch kind {
-	case "sentinel":
-		if t.sentinel, err = redis.ParseFailoverURL(plain + "://" + rest); err == nil && t.sentinel.MasterName == "" {
-			err = errors.New("there is no master_name, as in redis+sentinel://HOST:26379/0?master_name=mymaster")
-		}
-	case "cluster":
-		t.cluster, err = redis.ParseClusterURL(plain + "://" + rest)
-		if u, perr := url.Parse(plain + "://" + rest); err == nil && perr == nil && strings.Trim(u.Path, "/") != "" && strings.Trim(u.Path, "/") != "0" {
-			err = fmt.Errorf("a cluster has database 0 only: leave %s out of the URL", u.Path)
-		}
-	case "":
-		t.single, err = redis.ParseURL(raw)
-	default:
-		err = fmt.Errorf("the scheme %q is not known; it is redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", scheme)
-	}
+	r, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, urlError(err)
+		return nil, command.UsageError{Err: fmt.Errorf("invalid Redis URL: %w; it looks like redis://127.0.0.1:6379/0", err)}
 	}
-	override := func(u, p *string) {
-		if user != "" {
-			*u = user
-		}
-		if *u == "default" {
-			*u = "" // is the same, also to a server that has no ACL
-		}
-		if password != "" {
-			*p = password
-		}
-		err = checkUser(*u, *p)
+	u, p := r.Login()
+	*u, *p = cmp.Or(user, *u), cmp.Or(password, *p)
+	if *u == "default" {
+		*u = "" // is the same, also to a server that has no ACL
 	}
+	if *u != "" && *p == "" {
+		// go-redis would leave the user out, and connect as the default user. Somebody may have written a password in the place of its name.
+		return nil, command.UsageError{Err: errors.New("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
+			"(for a user with nopass any will do; a password alone is redis://:PASSWORD@HOST:PORT)")}
+	}
+	t := &target{Redis: r, raw: raw}
 	switch {
-	case t.single != nil:
-		override(&t.single.Username, &t.single.Password)
-		t.where = fmt.Sprintf("%s, database %d", t.single.Addr, t.single.DB)
-	case t.sentinel != nil:
-		override(&t.sentinel.Username, &t.sentinel.Password)
-		t.sentinel.SentinelPassword = cmp.Or(t.sentinel.SentinelPassword, os.Getenv(doctor.SentinelPasswordVariable))
-		t.where = fmt.Sprintf("the master %q of the sentinel %s, database %d", t.sentinel.MasterName, strings.Join(t.sentinel.SentinelAddrs, ", "), t.sentinel.DB)
+	case t.Single != nil:
+		t.where = fmt.Sprintf("%s, database %d", t.Single.Addr, t.Single.DB)
+	case t.Sentinel != nil:
+		t.Sentinel.SentinelPassword = cmp.Or(t.Sentinel.SentinelPassword, os.Getenv(doctor.SentinelPasswordVariable))
+		t.where = fmt.Sprintf("the master %q of the sentinel %s, database %d", t.Sentinel.MasterName, strings.Join(t.Sentinel.SentinelAddrs, ", "), t.Sentinel.DB)
 	default:
-		override(&t.cluster.Username, &t.cluster.Password)
-		t.where = "the cluster of " + strings.Join(t.cluster.Addrs, ", ")
+		t.where = "the cluster of " + strings.Join(t.Cluster.Addrs, ", ")
 	}
-	return t, err
+	return t, nil
 }
 
 // toCluster makes a target of one node the target of its cluster.
 func (t *target) toCluster() {
-	o := t.single
-	t.cluster = &redis.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig}
-	t.single, t.where = nil, "the cluster of "+o.Addr
+	o := t.Single
+	t.Cluster = &redis.ClusterOptions{Addrs: []string{o.Addr}, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig}
+	t.Single, t.where = nil, "the cluster of "+o.Addr
 }
 
 // tls reads the files of the flags. They need a URL whose scheme begins with rediss.
 func (t *target) tls(ca, cert, key string) error {
-	var config **tls.Config
-	switch {
-	case t.single != nil:
-		config = &t.single.TLSConfig
-	case t.sentinel != nil:
-		config = &t.sentinel.TLSConfig
-	default:
-		config = &t.cluster.TLSConfig
-	}
+	config := t.TLS()
 	if ca == "" && cert == "" && key == "" {
 		return nil
 	}
@@ -268,6 +239,9 @@ func (t *target) tls(ca, cert, key string) error {
 	return nil
 }
 
+// pingTimeout bounds the PING that checks whether a Redis can be reached.
+const pingTimeout = 2 * time.Second
+
 // readTimeout is how long a command waits for its reply.
 const readTimeout = 3 * time.Second
 
@@ -276,22 +250,19 @@ func (t *target) client() redis.UniversalClient {
 	const dial, read, retries = 2 * time.Second, readTimeout, 1
 	const pool = 40 // the doctor has so many calls on their way at most
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	switch {
-	case t.single != nil:
-		o := t.single
+	if o := t.Single; o != nil {
 		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries, o.PoolSize = dial, read, retries, 1, pool
 		o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
-		return redis.NewClient(o)
-	case t.sentinel != nil:
-		o := t.sentinel
+	}
+	if o := t.Sentinel; o != nil {
 		o.DialTimeout, o.ReadTimeout, o.MaxRetries, o.DialerRetries, o.PoolSize = dial, read, retries, 1, pool
 		o.DisableIdentity, o.ContextTimeoutEnabled = true, true
-		return redis.NewFailoverClient(o)
 	}
-	o := t.cluster
-	o.DialTimeout, o.ReadTimeout, o.DialerRetries, o.PoolSize = dial, read, 1, pool
-	o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
-	return redis.NewClusterClient(o)
+	if o := t.Cluster; o != nil {
+		o.DialTimeout, o.ReadTimeout, o.DialerRetries, o.PoolSize = dial, read, 1, pool
+		o.DisableIdentity, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = true, true, off
+	}
+	return t.Client()
 }
 
 // passwordOf returns the password that does not come with the URL: of a file, of the terminal, or of the environment.
@@ -315,22 +286,33 @@ func passwordOf(c *cli.Command) (string, error) {
 
 // askPassword reads a line from the terminal, which does not show it.
 func askPassword(c *cli.Command) (string, error) {
-	stty := func(arg string) error {
-		cmd := exec.Command("stty", arg)
-		cmd.Stdin = os.Stdin
-		return cmd.Run()
-	}
-	if err := stty("-echo"); err != nil {
+	if !term.IsTerminal(int(os.Stdin.Fd())) {
 		return "", command.UsageError{Err: errors.New("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")}
 	}
-	defer func() { _ = stty("echo") }()
 	fmt.Fprint(c.Root().ErrWriter, "password: ")
-	line, err := bufio.NewReader(os.Stdin).ReadString('\n')
+	line, err := term.ReadPassword(int(os.Stdin.Fd()))
 	fmt.Fprintln(c.Root().ErrWriter)
 	if err != nil {
 		return "", fmt.Errorf("--ask-password: %w", err)
 	}
-	return strings.TrimRight(line, "\r\n"), nil
+	return string(line), nil
+}
+
+// addFlags adds what flags of this command say that the printed ones need, too, with files by their whole paths.
+func addFlags(c *cli.Command, p *doctor.Target) (err error) {
+	for name, file := range map[string]*string{"tls-ca": &p.CA, "tls-cert": &p.Cert, "tls-key": &p.Key} {
+		if *file = c.String(name); *file != "" && err == nil {
+			*file, err = filepath.Abs(*file)
+		}
+	}
+	switch path := c.String("password-file"); {
+	case path != "" && err == nil:
+		path, err = filepath.Abs(path)
+		p.Flags = append(p.Flags, doctor.Flag("--password-file", path))
+	case c.Bool("ask-password"):
+		p.Flags = append(p.Flags, "--ask-password")
+	}
+	return err
 }
 
 // advice says what to do about an error of Redis or of the connection, by a part of its text, where that is a flag or another

@@ -46,7 +46,8 @@ func TestTargets(t *testing.T) {
 		{raw: "redis+ring://h:1", err: `the scheme "redis+ring" is not known`},
 		{raw: "redis+sentinel://h:1", err: "there is no master_name"},
 		{raw: "redis+cluster://h:1/1", err: "leave /1 out of the URL"},
-		{raw: "redis://u:secret@h:port", err: "invalid port"},
+		{raw: "redis://u:secret@h:port", err: "it cannot be parsed"},
+		{raw: "redis+cluster://u:secret/2@h:1", err: "it cannot be parsed; what a URL cannot have in a password"},
 	} {
 		g, err := targetOf(c.raw, c.user, c.password)
 		if c.err != "" {
@@ -57,16 +58,8 @@ func TestTargets(t *testing.T) {
 		}
 		require.NoError(t, err, c.raw)
 		require.Contains(t, g.where, c.where)
-		var as string
-		switch {
-		case g.single != nil:
-			as = g.single.Username + " " + g.single.Password
-		case g.sentinel != nil:
-			as = g.sentinel.Username + " " + g.sentinel.Password
-		default:
-			as = g.cluster.Username + " " + g.cluster.Password
-		}
-		require.Equal(t, cmp.Or(c.as, " "), as, c.raw)
+		u, p := g.Login()
+		require.Equal(t, cmp.Or(c.as, " "), *u+" "+*p, c.raw)
 		require.NoError(t, g.client().Close())
 	}
 }

@@ -6,13 +6,13 @@ import (
 	"cmp"
 	"crypto/tls"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
 
+	"github.com/goredisson/ratelimiter/internal/redisurl"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -247,35 +247,27 @@ func (t Target) Note() Text {
 }
 
 // ParseTarget returns the Target that a URL names, as rrl takes it with --redis.
-func ParseTarget(raw string) (t Target, err error) {
-	u, err := url.Parse(raw)
+func ParseTarget(raw string) (Target, error) {
+	r, err := redisurl.Parse(raw)
 	if err != nil {
-		return t, errors.New("it is no URL") // the error has all of it
+		return Target{}, err
 	}
-	scheme, rest, _ := strings.Cut(raw, "://")
-	plain, kind, _ := strings.Cut(scheme, "+")
-	var config *tls.Config
-	switch kind {
-	case "sentinel":
-		o, err := redis.ParseFailoverURL(plain + "://" + rest)
-		if err != nil || o.MasterName == "" {
-			return t, errors.New("it is no URL of sentinels with a master_name")
-		}
-		t, config = OfSentinels(o), o.TLSConfig
-	case "cluster":
-		o, err := redis.ParseClusterURL(plain + "://" + rest)
-		if err != nil {
-			return t, errors.New("it is no URL of a cluster")
-		}
-		t, config = OfCluster(o), o.TLSConfig
-	case "":
-		o, err := redis.ParseURL(raw)
-		if err != nil {
-			return t, errors.New("it is no URL of a Redis")
-		}
-		t, config = OfServer(o), o.TLSConfig
+	return At(r, raw), nil
+}
+
+// At returns the Target of r, which was parsed from that URL; it may be another kind of Redis by now.
+func At(r redisurl.Redis, raw string) (t Target) {
+	switch {
+	case r.Single != nil:
+		t = OfServer(r.Single)
+	case r.Sentinel != nil:
+		t = OfSentinels(r.Sentinel)
 	default:
-		return t, fmt.Errorf("the scheme %q is not known", scheme)
+		t = OfCluster(r.Cluster)
 	}
-	return t.with(config, u.Query()), nil
+	var q url.Values
+	if u, err := url.Parse(raw); err == nil { // it was parsed before
+		q = u.Query()
+	}
+	return t.with(*r.TLS(), q)
 }
