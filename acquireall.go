@@ -24,10 +24,10 @@ type Demand struct {
 type AllResult struct {
 	// Granted reports whether all permits were acquired.
 	Granted bool
-	// Limiter is the limiter that rejected the request; if several did, the one with the longest wait. It is nil if
+	// RejectedBy is the limiter that rejected the request; if several did, the one with the longest wait. It is nil if
 	// Granted is true.
-	Limiter *RateLimiter
-	// Wait is how long it takes until Limiter could grant its part, provided that nobody else acquires first. It is 0
+	RejectedBy *RateLimiter
+	// Wait is how long it takes until RejectedBy could grant its part, provided that nobody else acquires first. It is 0
 	// if Granted is true. Together with an error it is the last wait known, if all demands were for one limiter.
 	Wait time.Duration
 	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided at least one part.
@@ -60,21 +60,21 @@ func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, deman
 // AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. An
 // outage of Redis ends the wait with ErrUnavailable, as with [RateLimiter.Acquire]. In every other respect it is like
 // [Client.TryAcquireAll].
-func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) (AllResult, error) {
-	return c.acquireAll(ctx, true, time.Time{}, demands, nil)
+func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
+	_, err := c.acquireAll(ctx, true, time.Time{}, demands, nil)
+	return err
 }
 
 // TryAcquireAllGrants is like [Client.TryAcquireAll] and also returns a [Grant] for each limiter, which can be
 // settled one by one. The grants have the order in which the demands first name their limiters; there are none if the
 // permits were rejected. It returns the same errors, such as ErrUnavailable.
-func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, []*Grant, error) {
-	var grants []*Grant
+func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (grants []*Grant, r AllResult, err error) {
 	wait, deadline := timeout > 0, engine.Deadline(timeout)
-	r, err := c.acquireAll(ctx, wait, deadline, demands, &grants)
+	r, err = c.acquireAll(ctx, wait, deadline, demands, &grants)
 	slices.SortFunc(grants, func(a, b *Grant) int {
 		return cmp.Compare(slices.IndexFunc(demands, a.isOf), slices.IndexFunc(demands, b.isOf))
 	})
-	return r, grants, err
+	return grants, r, err
 }
 
 func (g *Grant) isOf(d Demand) bool { return g.limiter.redis.Keys.Hash == d.key() }
@@ -93,8 +93,8 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 		}
 		r := c.hooks.begin(ctx, OperationAll, first, permits, wait && err == nil)
 		defer func() {
-			if r.Degraded = got.Degraded; got.Limiter != nil {
-				r.Limiter = got.Limiter.name
+			if r.Degraded = got.Degraded; got.RejectedBy != nil {
+				r.Limiter = got.RejectedBy.name
 			}
 			r.end(got.Granted, deadline.Sub(r.Begin), err)
 		}()
@@ -114,8 +114,8 @@ func (c *Client) acquireAll(ctx context.Context, wait bool, deadline time.Time, 
 	}
 	if byContext && err == nil && !got.Granted {
 		name := first
-		if got.Limiter != nil {
-			name = got.Limiter.name
+		if got.RejectedBy != nil {
+			name = got.RejectedBy.name
 		}
 		err = permit.TooLate(name, got.Wait)
 	}
@@ -140,7 +140,7 @@ func (c *Client) acquireOnce(ctx context.Context, wait bool, deadline time.Time,
 	}
 	r := AllResult{Granted: a.Granted, Wait: a.Wait, Degraded: a.Degraded}
 	if a.Bound >= 0 {
-		r.Limiter = demands[a.Bound].Limiter
+		r.RejectedBy = demands[a.Bound].Limiter
 	}
 	if a.Granted && own != nil {
 		for i, d := range demands {

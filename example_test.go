@@ -175,7 +175,7 @@ func ExampleAllResult() {
 			panic(err)
 		}
 		if !r.Granted {
-			fmt.Println("rejected by", r.Limiter.Name())
+			fmt.Println("rejected by", r.RejectedBy.Name())
 		}
 	}
 	left, _ := all.AvailablePermits(context.Background())

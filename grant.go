@@ -30,25 +30,25 @@ type Grant struct {
 // such as ErrUnavailable. Redis stores each such grant as a member of its own, whereas equal requests share one; with
 // many concurrent requests AcquireGrant costs more than Acquire.
 func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, error) {
-	return l.acquireGrant(ctx, permits, true, 0)
+	g, _, err := l.acquireGrant(ctx, permits, true, 0)
+	return g, err
 }
 
-// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled. If the permits were not
-// acquired in time, which is not an error, it returns nil and nil: test the Grant before the work begins. It returns
-// the same errors, such as ErrUnavailable.
-func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (*Grant, error) {
+// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled. If ok is false, the permits
+// were not acquired in time, which is not an error, or err says why. It returns the same errors, such as ErrUnavailable.
+func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (g *Grant, ok bool, err error) {
 	return l.acquireGrant(ctx, permits, timeout > 0, timeout)
 }
 
-func (l *RateLimiter) acquireGrant(ctx context.Context, permits int64, wait bool, timeout time.Duration) (*Grant, error) {
+func (l *RateLimiter) acquireGrant(ctx context.Context, permits int64, wait bool, timeout time.Duration) (*Grant, bool, error) {
 	l = l.made()
 	want := l.want
 	want.Permits, want.Wait, want.Timeout, want.Own = permits, wait, timeout, true
 	r, err := l.acquire(ctx, want)
 	if err != nil || !r.Granted {
-		return nil, err
+		return nil, false, err
 	}
-	return &Grant{limiter: l, permits: permits, asked: r.Asked}, nil
+	return &Grant{limiter: l, permits: permits, asked: r.Asked}, true, nil
 }
 
 // Limiter returns the limiter that the permits were acquired from, nil if g is nil.

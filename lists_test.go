@@ -60,10 +60,10 @@ func (w *world) all(want AllResult, demands ...Demand) {
 func (w *world) same(want, got AllResult) {
 	w.t.Helper()
 	name := func(r AllResult) string {
-		if r.Limiter == nil {
+		if r.RejectedBy == nil {
 			return ""
 		}
-		return r.Limiter.Name()
+		return r.RejectedBy.Name()
 	}
 	require.Equal(w.t, name(want), name(got))
 	require.Equal(w.t, want.Wait, got.Wait)
@@ -109,7 +109,7 @@ func TestAllOfBadInput(t *testing.T) {
 		} {
 			_, err := w.client.TryAcquireAll(w.ctx, 0, demands...)
 			require.ErrorIs(t, err, ErrInvalidArgument, name)
-			require.ErrorIs(t, errOf(w.client.AcquireAll(w.ctx, demands...)), ErrInvalidArgument, name)
+			require.ErrorIs(t, w.client.AcquireAll(w.ctx, demands...), ErrInvalidArgument, name)
 		}
 		_, err := w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 1}, Demand{w.l, 1})
 		require.ErrorIs(t, err, ErrNotInitialized)
@@ -122,10 +122,10 @@ func TestAllOfBadInput(t *testing.T) {
 		w.has(l[0], 2)
 		w.all(AllResult{Granted: true}, Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[0], 1}) // those of l[0] add up
 		w.has(l[0], 0)
-		w.all(AllResult{Limiter: l[0], Wait: time.Second}, Demand{l[0], 1})
+		w.all(AllResult{RejectedBy: l[0], Wait: time.Second}, Demand{l[0], 1})
 		ctx, cancel := context.WithCancel(w.ctx)
 		cancel()
-		require.ErrorIs(t, errOf(w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1})), context.Canceled)
+		require.ErrorIs(t, w.client.AcquireAll(ctx, Demand{l[0], 1}, Demand{l[1], 1}), context.Canceled)
 	})
 }
 
@@ -171,7 +171,7 @@ func TestWindowSafetyOfAll(t *testing.T) {
 						switch {
 						case fits:
 							models[i].acquire(now, demands[j].Permits)
-						case got.Limiter == limiters[i]:
+						case got.RejectedBy == limiters[i]:
 							require.Equal(rt, models[i].wait(now, demands[j].Permits), got.Wait)
 						}
 					}
@@ -201,11 +201,11 @@ func TestAllObeysCoolDownAndGap(t *testing.T) {
 		l := w.others(overall(10, time.Second), paced(20, time.Second, 50*time.Millisecond))
 		demands := []Demand{{l[0], 1}, {l[1], 2}}
 		for i := range 5 {
-			require.NoError(t, errOf(w.client.AcquireAll(w.ctx, demands...)))
+			require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
 			require.Equal(t, time.Duration(i)*100*time.Millisecond, w.elapsed())
 		}
 		require.NoError(t, l[0].CoolDown(w.ctx, w.epoch.Add(time.Minute)))
-		require.NoError(t, errOf(w.client.AcquireAll(w.ctx, demands...)))
+		require.NoError(t, w.client.AcquireAll(w.ctx, demands...))
 		require.Equal(t, time.Minute, w.elapsed())
 	})
 }
@@ -272,7 +272,7 @@ func TestListsOfSeveralProcesses(t *testing.T) {
 								demands = append(demands, Demand{client.RateLimiter(l.Name()), c.permits})
 							}
 						}
-						lists.again(func() error { return errOf(client.AcquireAll(ctx, demands...)) })
+						lists.again(func() error { return client.AcquireAll(ctx, demands...) })
 					}
 					for i := range c.singles * len(l) {
 						limiter := client.RateLimiter(l[i%len(l)].Name())
@@ -330,7 +330,7 @@ func TestListsThatAreGivenUp(t *testing.T) {
 					}
 					r, err := AllResult{Granted: true}, error(nil)
 					if d == 0 && rand.IntN(2) == 0 {
-						_, err = c.AcquireAll(giveUp, demands...)
+						err = c.AcquireAll(giveUp, demands...)
 					} else if d == 0 {
 						r, err = c.TryAcquireAll(giveUp, time.Minute, demands...)
 					} else {

@@ -63,7 +63,7 @@ func TestListThatIsSentAgain(t *testing.T) {
 		}
 		// One permit of the first is left. A rejection is a rejection both times.
 		r := must(w.client.TryAcquireAll(w.ctx, 0, Demand{l[0], 2}, Demand{l[1], 1}))(t)
-		w.same(AllResult{Limiter: l[0], Wait: time.Minute}, r)
+		w.same(AllResult{RejectedBy: l[0], Wait: time.Minute}, r)
 		w.has(l[1], 4)
 		// What expires meanwhile is reclaimed once.
 		w.at(time.Minute)

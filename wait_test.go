@@ -193,7 +193,7 @@ func TestWaitersKeepTheirLimitersAlive(t *testing.T) {
 					demands = append(demands, Demand{l, 1})
 				}
 				for range 4 {
-					require.NoError(t, errOf(w.l.client.AcquireAll(w.ctx, demands...)), "%d limiters, %s, after %v", n, name, w.elapsed())
+					require.NoError(t, w.l.client.AcquireAll(w.ctx, demands...), "%d limiters, %s, after %v", n, name, w.elapsed())
 				}
 				require.Equal(t, 3*rates[0].Interval, w.elapsed())
 			}, WithRecheck(time.Minute))

@@ -136,7 +136,7 @@ var provoked = map[string]func(x *refusal) bool{
 		x.take(full, 1)
 		x.take(empty, 1)
 		r := redistest.Must(c.TryAcquireAll(x.t.Context(), 0, ratelimiter.Demand{Limiter: full, Permits: 1}, ratelimiter.Demand{Limiter: empty, Permits: 1}))(x.t)
-		require.Equal(x.t, empty.Name(), r.Limiter.Name())
+		require.Equal(x.t, empty.Name(), r.RejectedBy.Name())
 		x.left(full, 4)
 		return r.Granted
 	},

@@ -144,8 +144,8 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 		}
 		if !r.Granted {
 			name, reason := "", ReasonWait
-			if r.Limiter != nil {
-				name = r.Limiter.Name()
+			if r.RejectedBy != nil {
+				name = r.RejectedBy.Name()
 			}
 			if d := c.plan.find(name); d != nil && d.banLeft() > 0 {
 				reason = ReasonCoolDown
@@ -186,7 +186,7 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 	acquire := func(timeout time.Duration) (r ratelimiter.AllResult, err error) {
 		c.grants = nil
 		if settles {
-			r, c.grants, err = c.t.client.TryAcquireAllGrants(ctx, timeout, asked...)
+			c.grants, r, err = c.t.client.TryAcquireAllGrants(ctx, timeout, asked...)
 			return r, err
 		}
 		return c.t.client.TryAcquireAll(ctx, timeout, asked...)

@@ -32,7 +32,7 @@ type quotaGrant struct {
 
 // A granter is a quota whose grants can be settled.
 type granter interface {
-	AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *limit.Grant, error)
+	AllowGrant(ctx context.Context, n int64) (*limit.Grant, ratelimiter.Result, error)
 }
 
 // alone reports whether l is a quota and nothing else.
@@ -133,7 +133,7 @@ func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration,
 				return r, err
 			}
 			var g *limit.Grant
-			if r, g, err = q.limit.Quota.(granter).AllowGrant(ctx, q.permits); g != nil {
+			if g, r, err = q.limit.Quota.(granter).AllowGrant(ctx, q.permits); g != nil {
 				c.quotaGrants = append(c.quotaGrants, quotaGrant{q, g})
 			}
 			return r, err

@@ -244,9 +244,9 @@ type defectGrant struct {
 	once sync.Once
 }
 
-func allowGrant(ctx context.Context, l limit.Limiter, n int64) (ratelimiter.Result, limittest.Grant, error) {
+func allowGrant(ctx context.Context, l limit.Limiter, n int64) (limittest.Grant, ratelimiter.Result, error) {
 	r, err := l.Allow(ctx, n)
-	return r, &defectGrant{d: l.(*defect), n: n}, err
+	return &defectGrant{d: l.(*defect), n: n}, r, err
 }
 
 func (g *defectGrant) Settle(_ context.Context, actual int64) error {

@@ -59,7 +59,7 @@ func TestSlowestRatesAreReadAgain(t *testing.T) {
 				continue
 			}
 			l = l.For("that owes")
-			_, g, err := l.AllowGrant(ctx, 1)
+			g, _, err := l.AllowGrant(ctx, 1)
 			require.NoError(t, err, kind)
 			require.NoError(t, g.Settle(ctx, maxPermits), kind)
 			for range 3 {

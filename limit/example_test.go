@@ -39,7 +39,7 @@ func ExampleGrant_Settle() {
 		panic(err)
 	}
 	ctx := context.Background()
-	_, grant, err := l.AllowGrant(ctx, 600) // as estimated
+	grant, _, err := l.AllowGrant(ctx, 600) // as estimated
 	if err != nil || grant == nil {
 		panic(err)
 	}

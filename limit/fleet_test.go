@@ -325,7 +325,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 					require.GreaterOrEqual(t, res.Available, int64(0))
 					now = now.Add(min(res.Wait, micros(random.Int64N(longest.Microseconds()))))
 				}
-				if res, grant, err := l.AllowGrant(ctx, 1); err == nil && res.Granted && random.IntN(3) == 0 {
+				if grant, res, err := l.AllowGrant(ctx, 1); err == nil && res.Granted && random.IntN(3) == 0 {
 					require.NoError(t, grant.Settle(ctx, maxPermits-1))
 				}
 				if now.After(time.UnixMicro(4_000_000_000_000_000)) {
@@ -342,9 +342,9 @@ func TestSettleAcrossAChange(t *testing.T) {
 		for actual, want := range map[int64]int64{0: 40, 5: 35} {
 			name := redistest.Key(t)
 			old := startProcess(t, rdb, name, FixedWindow{per(100, time.Hour)}, KeepSpent)
-			_, grant, err := old.AllowGrant(t.Context(), 2)
+			grant, _, err := old.AllowGrant(t.Context(), 2)
 			require.NoError(t, err)
-			_, grant2, err := old.AllowGrant(t.Context(), 8)
+			grant2, _, err := old.AllowGrant(t.Context(), 8)
 			require.NoError(t, err)
 			startProcess(t, rdb, name, FixedWindow{per(50, time.Hour)}, KeepSpent).reserved(1)
 			old.notice()

@@ -20,9 +20,9 @@ import (
 // would be a change of all later ones; a ratelimiter.RateLimiter is a log whose grants can be settled.
 var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be settled")
 
-// A Grant has the methods of a ratelimiter.Grant, for what is kept in other keys. It is permits that one call was granted, and that it may settle: for work whose cost is known only when it is
-// done, such as the tokens of a language model. It is safe for concurrent use. A Grant that is never settled stays what
-// was granted.
+// A Grant is permits that one call was granted, and that it may settle: for work whose cost is known only when it is done,
+// such as the tokens of a language model. It has the methods of a ratelimiter.Grant, for what is kept in other keys. It is
+// safe for concurrent use. A Grant that is never settled stays what was granted.
 type Grant struct {
 	limiter    grantor
 	label      func() string
@@ -94,21 +94,21 @@ func checkSettles(a Algorithm) error {
 
 // AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
 // errors, and [ErrCannotSettle].
-func (s *Shared) AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error) {
+func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimiter.Result, err error) {
 	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, nil, err
+		return nil, ratelimiter.Result{}, err
 	}
 	if err := checkSettles(s.config.now().algorithm); err != nil {
-		return ratelimiter.Result{}, nil, err
+		return nil, ratelimiter.Result{}, err
 	}
 	var m mark
-	r, err := s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
+	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
 		return s.ask(ctx, demand{n: n, spend: true, mark: &m})
 	})
 	if err != nil || !r.Granted {
-		return r, nil, err
+		return nil, r, err
 	}
-	return r, newGrant(s, s.label, n, m), nil
+	return newGrant(s, s.label, n, m), r, nil
 }
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
@@ -127,19 +127,19 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 }
 
 // AllowGrant is as that of a [Shared].
-func (l *Local) AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error) {
+func (l *Local) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimiter.Result, err error) {
 	if !l.made() {
-		return ratelimiter.Result{}, nil, errNotLocal
+		return nil, ratelimiter.Result{}, errNotLocal
 	}
 	if err := checkSettles(l.algorithm); err != nil {
-		return ratelimiter.Result{}, nil, err
+		return nil, ratelimiter.Result{}, err
 	}
 	var m mark
 	d, err := l.decide(ctx, demand{n: n, spend: true, mark: &m})
 	if err != nil || !d.granted {
-		return d.result(), nil, err
+		return nil, d.result(), err
 	}
-	return d.result(), newGrant(l, l.label, n, m), nil
+	return newGrant(l, l.label, n, m), d.result(), nil
 }
 
 // WaitGrant is as that of a [Shared].
@@ -161,7 +161,7 @@ type localGranter struct {
 }
 
 func (l *localGranter) Allow(ctx context.Context, n int64) (r ratelimiter.Result, err error) {
-	r, l.grant, err = l.AllowGrant(ctx, n)
+	l.grant, r, err = l.AllowGrant(ctx, n)
 	return r, err
 }
 

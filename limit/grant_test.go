@@ -20,13 +20,13 @@ import (
 // granter is what both forms of a limiter have in common.
 type granter interface {
 	Limiter
-	AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *Grant, error)
+	AllowGrant(ctx context.Context, n int64) (*Grant, ratelimiter.Result, error)
 	WaitGrant(ctx context.Context, n int64) (*Grant, error)
 }
 
 func grantOf(t *testing.T, l granter, n int64) *Grant {
 	t.Helper()
-	r, g, err := l.AllowGrant(t.Context(), n)
+	g, r, err := l.AllowGrant(t.Context(), n)
 	require.NoError(t, err)
 	require.True(t, r.Granted)
 	require.Equal(t, n, g.Permits())
@@ -116,7 +116,7 @@ func TestWhatCannotBeSettled(t *testing.T) {
 					require.ErrorIs(t, err, ErrCannotSettle, kind)
 					continue
 				}
-				_, g, err := l.AllowGrant(ctx, a.largest()+1)
+				g, _, err := l.AllowGrant(ctx, a.largest()+1)
 				require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
 				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrInvalidArgument, "nil")
 				require.ErrorIs(t, new(Grant).Cancel(ctx), ratelimiter.ErrInvalidArgument)

@@ -183,7 +183,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			g.count = min(g.count, actual)
 		default:
 			n := 1 + random.Int64N(min(3, a.largest()))
-			r, g, err := l.AllowGrant(t.Context(), n)
+			g, r, err := l.AllowGrant(t.Context(), n)
 			require.NoError(t, err)
 			if r.Granted {
 				x := &lateGrant{Grant: g, at: time.Now(), life: life, count: n}

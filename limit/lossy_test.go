@@ -77,7 +77,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 							continue
 						}
 						actual := rand.Int64N(2 * most)
-						r, g, err := l.AllowGrant(context.Background(), n)
+						g, r, err := l.AllowGrant(context.Background(), n)
 						if errors.Is(err, ratelimiter.ErrUnavailable) {
 							unknown.Add(n)
 							continue

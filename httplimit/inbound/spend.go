@@ -165,9 +165,9 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 	if len(demands) == len(parts) { // nothing comes after it: no grant is a member of its own
 		all, err = m.client.TryAcquireAll(ctx, 0, demands...)
 	} else {
-		all, grants, err = m.client.TryAcquireAllGrants(ctx, 0, demands...)
+		grants, all, err = m.client.TryAcquireAllGrants(ctx, 0, demands...)
 	}
-	bound := max(0, slices.IndexFunc(demands, func(d ratelimiter.Demand) bool { return d.Limiter == all.Limiter }))
+	bound := max(0, slices.IndexFunc(demands, func(d ratelimiter.Demand) bool { return d.Limiter == all.RejectedBy }))
 	at := 0
 	for i := range parts {
 		p := &parts[i]

@@ -70,7 +70,7 @@ type Key struct {
 	LoseReply func()
 	// AllowGrant is Allow of l with a Grant that can be settled, which is not used if the permits were not granted. If it
 	// is nil, it is the method of that name that the limiters of package limit have; others skip Settle.
-	AllowGrant func(ctx context.Context, l limit.Limiter, n int64) (ratelimiter.Result, Grant, error)
+	AllowGrant func(ctx context.Context, l limit.Limiter, n int64) (Grant, ratelimiter.Result, error)
 }
 
 // ErrSkipped is returned by a check that needs a function which the Key does not have.

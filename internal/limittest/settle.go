@@ -22,16 +22,16 @@ func (c *caller) grant(n int64) (ratelimiter.Result, Grant) {
 	ask := c.AllowGrant
 	if ask == nil {
 		l, ok := c.l.(interface {
-			AllowGrant(ctx context.Context, n int64) (ratelimiter.Result, *limit.Grant, error)
+			AllowGrant(ctx context.Context, n int64) (*limit.Grant, ratelimiter.Result, error)
 		})
 		if !ok {
 			must(ErrSkipped)
 		}
-		ask = func(ctx context.Context, _ limit.Limiter, n int64) (ratelimiter.Result, Grant, error) {
+		ask = func(ctx context.Context, _ limit.Limiter, n int64) (Grant, ratelimiter.Result, error) {
 			return l.AllowGrant(ctx, n)
 		}
 	}
-	r, g, err := ask(c.ctx, c.l, n)
+	g, r, err := ask(c.ctx, c.l, n)
 	if errors.Is(err, limit.ErrCannotSettle) {
 		must(ErrSkipped)
 	}
