@@ -233,9 +233,9 @@ func (h *Handler) fresh(ctx context.Context, rows []view.Row) []view.Row {
 		return rows
 	}
 	names := make([]string, len(rows))
-	list := make([]*survey.Limiter, len(rows))
+	list := make([]survey.Place, len(rows))
 	for i, r := range rows {
-		names[i], list[i] = r.Name, &survey.Limiter{Name: r.Name, Node: r.Node}
+		names[i], list[i] = r.Name, survey.Place{Name: r.Name, Node: r.Node}
 	}
 	p := h.rows.page(names)
 	p.mu.Lock() // one reading at a time

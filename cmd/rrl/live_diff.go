@@ -80,7 +80,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		if l.Kind != survey.Live {
 			continue
 		}
-		d := compareRate(want, rdb.to, l)
+		d := compareRate(want, rdb.to, l.State)
 		if d == nil {
 			same++
 			continue
@@ -113,7 +113,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 
 // compareRate compares a limiter with the limits of the file that have its name. It returns nil if one of them has its
 // rate.
-func compareRate(want []*wanted, to doctor.Target, l *survey.Limiter) *drift {
+func compareRate(want []*wanted, to doctor.Target, l *survey.State) *drift {
 	var named *wanted
 	for _, w := range want {
 		if !w.match.MatchString(l.Name) {

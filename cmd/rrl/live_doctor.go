@@ -150,7 +150,7 @@ func appRole(c *cli.Command) (rights.Role, error) {
 // driftFrom returns a function for the doctor that compares a limiter with the limits of a file.
 func driftFrom(want []*wanted, to doctor.Target) func(*survey.State) (string, doctor.Cmd) {
 	return func(st *survey.State) (string, doctor.Cmd) {
-		d := compareRate(want, to, &survey.Limiter{Name: st.Name, Rate: st.Rate, Problem: st.Problem})
+		d := compareRate(want, to, st)
 		if d == nil || d.What == "other" {
 			return "", ""
 		}

@@ -226,9 +226,9 @@ func (t *top) look(ctx context.Context) ([]view.Row, error) {
 			done = <-t.next
 			break
 		}
-		list := make([]*survey.Limiter, len(t.first))
-		for i := range t.first {
-			list[i] = &survey.Limiter{Name: t.first[i].Name, Node: t.first[i].Node}
+		list := make([]survey.Place, len(t.first))
+		for i, r := range t.first {
+			list[i] = survey.Place{Name: r.Name, Node: r.Node}
 		}
 		found, err := t.Again(ctx, list)
 		if err != nil {

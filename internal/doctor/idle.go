@@ -43,7 +43,7 @@ func (f groups) add(l *survey.Limiter) {
 		f[begin] = of
 	}
 	of.all++
-	if l.TTL == -1 && l.Members == l.Expired && (l.Newest == nil || l.Time.Sub(l.Newest.Time()) > max(idleAfter, 2*l.Rate.Interval)) {
+	if l.TTLs[0] == -1 && l.Count == l.Expired && (l.Newest() == nil || l.Time.Sub(l.Newest().Time()) > max(idleAfter, 2*l.Rate.Interval)) {
 		of.idle++
 		of.one = l
 	}

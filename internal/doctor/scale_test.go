@@ -47,7 +47,7 @@ func TestAMillionMembers(t *testing.T) {
 	found := 0
 	for l, err := range s.Find(ctx, survey.Query{}) {
 		require.NoError(t, err)
-		require.EqualValues(t, 1_000_000, l.Members)
+		require.EqualValues(t, 1_000_000, l.Count)
 		found++
 	}
 	require.Equal(t, 1, found)

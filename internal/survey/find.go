@@ -341,7 +341,7 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 		return err
 	}
 	for _, name := range names {
-		l := &Limiter{Name: name, Kind: Remains, Node: node.Addr, Time: now.Val(), TTL: -2, Problem: permit.ErrNotInitialized}
+		l := &Limiter{Kind: Remains, State: &State{Name: name, Node: node.Addr, Time: now.Val(), TTLs: [3]time.Duration{-2}, Problem: permit.ErrNotInitialized}}
 		live, err := false, now.Err()
 		for _, name := range []string{name, "{" + name + "}"} {
 			typ, values := types[name], hashes[name]

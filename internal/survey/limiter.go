@@ -31,31 +31,15 @@ func (k Kind) String() string { return [...]string{"limiter", "remains", "told",
 // fields are the fields of a limiter's hash.
 var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"}
 
-// A Limiter is what a list shows of one limiter. Its keys were read one after another within a moment, so that a
-// limiter in use may seem to have one grant more or less than it has.
+// A Limiter is what a list shows of one limiter: its state, of which a list reads less than [Survey.Read] does, and what follows from it. Its
+// keys were read one after another within a moment, so that a limiter in use may seem to have one grant more or less than it has.
+// Those of a PER_CLIENT limiter as a whole are not read.
 type Limiter struct {
-	Name string
-	// Client is whose keys the rest is about; empty for those that all clients share.
-	Client string
-	Kind   Kind
-	Node   string    // the address of the server that holds it
-	Time   time.Time // when it was read, by the clock of that server
-
-	Fields  map[string]string // those of the hash that a limiter has
-	Rate    permit.Rate
-	Problem error         // why the hash is not that of a limiter, or nil
-	Unsure  bool          // the hash alone does not show that it is a limiter's
-	Broken  error         // why calls fail although the hash is that of a limiter, or nil; it wraps ErrWrongType
-	TTL     time.Duration // of the hash, or -1 for none
-
-	// The rest is that of the keys that all clients share. In a PER_CLIENT limiter each client has keys of its own,
-	// and these are empty.
-	Value    string
-	HasValue bool
-	Members  int64    // in the set, including Expired
-	Expired  int64    // members that the next caller reclaims
-	Oldest   []Member // at most eight, oldest first
-	Newest   *Member  // nil if there is none
+	*State
+	Kind    Kind
+	Unsure  bool  // the hash alone does not show that it is a limiter's
+	Broken  error // why calls fail although the hash is that of a limiter, or nil; it wraps ErrWrongType
+	Expired int64 // members that the next caller reclaims
 
 	told    Peek          // a caller that asks for one permit
 	queued  time.Duration // what such a caller waits behind those that wait already
@@ -66,26 +50,27 @@ type Limiter struct {
 
 // Limiter returns what a list shows of st.
 func (st *State) Limiter() *Limiter {
-	l := &Limiter{Name: st.Name, Client: st.ClientID, Node: st.Node, Time: st.Time, Fields: st.Fields, Rate: st.Rate, Problem: st.Problem,
-		TTL: st.TTLs[0], Value: st.Value, HasValue: st.HasValue, Members: st.Count}
-	if st.Problem == nil {
-		l.Broken = st.WrongType()
-	} else if errors.Is(st.Problem, permit.ErrNotInitialized) {
-		l.Kind = Remains
-	}
+	l := &Limiter{State: st}
 	for _, m := range st.Members {
 		if st.expired(m) {
 			l.Expired++
 		}
 	}
-	l.Oldest = st.Members[:min(oldest, len(st.Members))]
-	if n := len(st.Members); n > 0 {
-		l.Newest = &st.Members[n-1]
-	}
 	if st.Problem == nil {
-		l.ask(st.window())
+		l.Broken = st.WrongType()
+		l.ask()
+	} else if errors.Is(st.Problem, permit.ErrNotInitialized) {
+		l.Kind = Remains
 	}
 	return l
+}
+
+// Newest returns the newest member, or nil if there is none.
+func (st *State) Newest() *Member {
+	if n := len(st.Members); n > 0 {
+		return &st.Members[n-1]
+	}
+	return nil
 }
 
 // A Member is one member of a permits set with its score.
@@ -161,19 +146,6 @@ func instant(fields map[string]string, field string) time.Time {
 	return time.Time{}
 }
 
-// CoolDown returns when the limiter's cool-down ends, or the zero time if there is none at l.Time.
-func (l *Limiter) CoolDown() time.Time { return coolDown(l.Fields, l.Time) }
-
-// ReopenUntil returns when the limiter has re-opened after its cool-down, or the zero time.
-func (l *Limiter) ReopenUntil() time.Time { return instant(l.Fields, "reopenUntil") }
-
-func coolDown(fields map[string]string, now time.Time) time.Time {
-	if at := instant(fields, "coolDown"); at.After(now) {
-		return at
-	}
-	return time.Time{}
-}
-
 // whole returns value as a number by the rule of the scripts: digits that do not begin with 0, from -2^53 to 2^53.
 func whole(value string) (int64, bool) {
 	digits := strings.TrimPrefix(value, "-")
@@ -189,28 +161,26 @@ const Unknown = -1
 
 // ask finds out what a caller would be told that asks for one permit. It reports false if that takes more members than
 // were read.
-func (l *Limiter) ask(w window) bool {
+func (l *Limiter) ask() bool {
 	if l.Kind != Live || l.Problem != nil {
 		return true
 	}
-	w.name, w.now, w.rate, w.fields, w.value, w.hasValue = l.Name, l.Time, l.Rate, l.Fields, l.Value, l.HasValue
-	w.client = l.Client
-	l.blocked = w.blocked()
-	l.told, _ = w.peek(1) // one permit is not too many for any rate
-	if l.waiting = waitingOf(w.members, w.now, w.rate); l.waiting.Callers > 0 {
-		l.queued = w.behind(l.waiting.Callers, l.told)
+	l.blocked = l.State.blocked()
+	l.told, _ = l.peek(1) // one permit is not too many for any rate
+	if l.waiting = l.State.Waiting(); l.waiting.Callers > 0 {
+		l.queued = l.behind(l.waiting.Callers, l.told)
 	}
 	return l.told.Known || l.Rate.Type != permit.Overall
 }
 
 // behind returns how long a caller that asks for one permit waits behind that many that ask for one each.
-func (w *window) behind(callers int64, alone Peek) time.Duration {
-	rest, rounds := callers%w.rate.Permits+1, callers/w.rate.Permits
-	pk, err := w.peek(rest)
+func (st *State) behind(callers int64, alone Peek) time.Duration {
+	rest, rounds := callers%st.Rate.Permits+1, callers/st.Rate.Permits
+	pk, err := st.peek(rest)
 	if err != nil || !pk.Known {
 		pk = alone
 	}
-	return pk.Wait + time.Duration(min(float64(rounds)*float64(w.rate.Interval), float64(math.MaxInt64/2)))
+	return pk.Wait + time.Duration(min(float64(rounds)*float64(st.Rate.Interval), float64(math.MaxInt64/2)))
 }
 
 // Why returns what a caller waits for, in words, or nothing.
@@ -256,19 +226,14 @@ func (l *Limiter) Limited() bool {
 // Stuck reports whether fewer permits are left than the rate and none is in use: callers of Redisson fail, and the
 // next call of this package fixes it.
 func (l *Limiter) Stuck() bool {
-	value, ok := whole(l.Value)
-	if !l.known() || l.Rate.Type != permit.Overall || !l.HasValue || !ok || l.Members > l.Expired || l.Expired > int64(len(l.Oldest)) {
-		return false
-	}
-	for _, m := range l.Oldest {
-		value += int64(m.Permits)
-	}
-	return value < l.Rate.Permits
+	value, ok := l.ValueNumber()
+	sum, _, all := l.Sum()
+	return l.known() && l.Rate.Type == permit.Overall && ok && all && l.Count == l.Expired && value+sum < l.Rate.Permits
 }
 
 // Used returns the permits that are not available, without those that a cool-down blocks; or Unknown.
 func (l *Limiter) Used() int64 {
-	if !l.known() || l.Rate.Type != permit.Overall && l.Client == "" {
+	if !l.known() || l.Rate.Type != permit.Overall && l.ClientID == "" {
 		return Unknown
 	}
 	return max(0, l.Rate.Permits-l.told.Available-l.blocked)

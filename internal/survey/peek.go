@@ -26,21 +26,7 @@ type Peek struct {
 // Granted reports whether the caller would be granted its permits at once.
 func (p Peek) Granted() bool { return p.Known && p.Wait == 0 }
 
-// A window is what acquire looks at when a caller asks for permits.
-type window struct {
-	name     string
-	client   string // whose keys were read; empty for those that all clients share
-	now      time.Time
-	rate     permit.Rate
-	fields   map[string]string
-	value    string
-	hasValue bool
-	members  []Member // oldest first: all of them if whole is true, otherwise the oldest
-	newest   []Member // oldest first, unless whole is true
-	whole    bool
-}
-
-// A held is a member of a window with the permits that it holds.
+// A held is a member with the permits that it holds.
 type held struct {
 	raw     string
 	score   float64 // in ms
@@ -55,43 +41,43 @@ type held struct {
 //
 // The script itself could run on a copy of the keys in an embedded Redis. That takes 1 to 4 ms for a limiter with ten members, where
 // this takes 2 µs and a list has 100,000 limiters, and it puts an interpreter of Lua, 3.3 MB, into every program with a page.
-func (w *window) peek(permits int64) (Peek, error) {
+func (st *State) peek(permits int64) (Peek, error) {
 	if permits < 1 || permits > permit.Max {
 		return Peek{}, fmt.Errorf("%w: %d permits; ask for 1 to %d", permit.ErrInvalidArgument, permits, int64(permit.Max))
 	}
-	if permits > w.rate.Permits {
-		return Peek{}, permit.Exceeds(w.name, permits, 0, w.rate.Permits)
+	if permits > st.Rate.Permits {
+		return Peek{}, permit.Exceeds(st.Name, permits, 0, st.Rate.Permits)
 	}
-	now := float64(w.now.UnixMilli())
-	till := redisson.Instant(w.fields["coolDown"])
+	now := float64(st.Time.UnixMilli())
+	till := redisson.Instant(st.Fields["coolDown"])
 	if till > now {
 		return Peek{Wait: wait(till - now), Known: true, Why: "the cool-down"}, nil
 	}
-	if w.rate.Type == permit.PerClient && w.client == "" {
+	if st.Rate.Type == permit.PerClient && st.ClientID == "" {
 		return Peek{}, nil
 	}
 	ends := 0.0 // of the re-opening after a cool-down
-	if _, ok := w.fields["coolDown"]; ok {
-		ends = max(till, redisson.Instant(w.fields["reopenUntil"]))
+	if _, ok := st.Fields["coolDown"]; ok {
+		ends = max(till, redisson.Instant(st.Fields["reopenUntil"]))
 	}
 
 	// What is left by the value, if that can be believed, and what has expired.
-	rate := w.rate.Permits
-	live, freed, ok := w.reclaim(now)
+	rate := st.Rate.Permits
+	live, freed, ok := st.reclaim(now)
 	if !ok {
-		if n := len(w.newest); n > 0 && w.newest[n-1].Score <= now-w.interval() { // all of them have expired
+		if _, newest := st.parts(); len(newest) > 0 && newest[len(newest)-1].Score <= now-st.interval() { // all of them have expired
 			return Peek{Available: rate, Known: true}, nil
 		}
 		return Peek{}, nil
 	}
-	left, sound := whole(w.value)
-	if left += freed; !w.hasValue || !sound || left > rate {
-		if !w.whole {
+	left, sound := whole(st.Value)
+	if left += freed; !st.HasValue || !sound || left > rate {
+		if !st.Whole {
 			return Peek{}, nil
 		}
 		left = rate - sumOf(live)
 	}
-	gap, ok := w.gapLeft(live, now)
+	gap, ok := st.gapLeft(live, now)
 	if !ok {
 		return Peek{}, nil
 	}
@@ -102,17 +88,17 @@ func (w *window) peek(permits int64) (Peek, error) {
 
 	// The repair: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
 	before := sumOf(live)
-	live = w.settle(live, now, till, ends)
-	if left = min(rate, left+before-sumOf(live)); w.whole && len(live) == 0 {
+	live = st.settle(live, now, till, ends)
+	if left = min(rate, left+before-sumOf(live)); st.Whole && len(live) == 0 {
 		left = rate
 	}
 	if !enough {
-		gap, _ = w.gapLeft(live, now)
+		gap, _ = st.gapLeft(live, now)
 	}
 	if left >= permits && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
 	}
-	if w.whole { // what was lost comes back, and of what is too much the oldest goes
+	if st.Whole { // what was lost comes back, and of what is too much the oldest goes
 		over := left + sumOf(live) - rate
 		left -= min(0, over)
 		trimmed := over > 0
@@ -125,7 +111,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 			}
 		}
 		if trimmed { // the newest grant may have fewer permits now
-			gap, _ = w.gapLeft(live, now)
+			gap, _ = st.gapLeft(live, now)
 		}
 	}
 	pk := Peek{Available: max(0, left), Known: true}
@@ -136,7 +122,7 @@ func (w *window) peek(permits int64) (Peek, error) {
 			if free < permits {
 				continue
 			}
-			if pk.Wait, pk.Why = max(time.Millisecond, wait(last+w.interval()-now)), "the permits in use"; m.block {
+			if pk.Wait, pk.Why = max(time.Millisecond, wait(last+st.interval()-now)), "the permits in use"; m.block {
 				pk.Why = "the cool-down"
 			}
 			break
@@ -152,21 +138,17 @@ func (w *window) peek(permits int64) (Peek, error) {
 }
 
 // blocked returns the permits that a cool-down holds, or has given back, and that nobody was granted in the last interval.
-func (w *window) blocked() (n int64) {
-	members := w.members
-	if !w.whole {
-		members = slices.Concat(members, w.newest)
-	}
-	for _, m := range members {
+func (st *State) blocked() (n int64) {
+	for _, m := range st.Members {
 		mark := m.Mark()
-		if at, granted := m.Granted(); (mark == 'c' || mark == 'l') && !m.Expired(w.now, w.rate.Interval) && (!granted || mark == 'l' || w.now.Sub(at) >= w.rate.Interval) {
+		if at, granted := m.Granted(); (mark == 'c' || mark == 'l') && !m.Expired(st.Time, st.Rate.Interval) && (!granted || mark == 'l' || st.Time.Sub(at) >= st.Rate.Interval) {
 			n += int64(m.Permits)
 		}
 	}
 	return n
 }
 
-func (w *window) interval() float64 { return float64(w.rate.Interval.Milliseconds()) }
+func (st *State) interval() float64 { return float64(st.Rate.Interval.Milliseconds()) }
 
 // wait returns a number of ms as a duration.
 func wait(ms float64) time.Duration {
@@ -175,15 +157,16 @@ func wait(ms float64) time.Duration {
 
 // reclaim returns the members that have not expired, and the permits of those that have. It reports false if there may be
 // more of those than were read.
-func (w *window) reclaim(now float64) (live []held, freed int64, ok bool) {
-	for _, m := range w.members {
-		if m.Score <= now-w.interval() {
+func (st *State) reclaim(now float64) (live []held, freed int64, ok bool) {
+	oldest, _ := st.parts()
+	for _, m := range oldest {
+		if m.Score <= now-st.interval() {
 			freed += int64(m.Permits)
 		} else {
 			live = append(live, held{m.Raw, m.Score, m.Score, int64(m.Permits), false})
 		}
 	}
-	return live, freed, w.whole || len(live) > 0
+	return live, freed, st.Whole || len(live) > 0
 }
 
 func sumOf(live []held) (n int64) {
@@ -194,27 +177,28 @@ func sumOf(live []held) (n int64) {
 }
 
 // gapLeft returns for how many ms nothing is granted after the newest grant. It reports false if that was not read.
-func (w *window) gapLeft(live []held, now float64) (left float64, ok bool) {
-	if w.rate.MinGap <= 0 {
+func (st *State) gapLeft(live []held, now float64) (left float64, ok bool) {
+	if st.Rate.MinGap <= 0 {
 		return 0, true
 	}
-	if !w.whole {
+	if !st.Whole {
 		live = nil
-		for _, m := range w.newest {
+		_, newest := st.parts()
+		for _, m := range newest {
 			live = append(live, held{m.Raw, m.Score, m.Score, int64(m.Permits), false})
 		}
 	}
 	for _, m := range slices.Backward(live) {
 		if _, _, block := blockOf(m.raw); m.score <= now && !block {
-			return m.score + min(float64(w.rate.MinGap.Milliseconds())*float64(m.permits), w.interval()) - now, true
+			return m.score + min(float64(st.Rate.MinGap.Milliseconds())*float64(m.permits), st.interval()) - now, true
 		}
 	}
-	return 0, w.whole
+	return 0, st.Whole
 }
 
 // settle returns the members as a call leaves them that has too few permits: without those that hold nothing any more,
 // and with the instants from which the others do.
-func (w *window) settle(live []held, now, till, ends float64) []held {
+func (st *State) settle(live []held, now, till, ends float64) []held {
 	kept := make([]held, 0, len(live))
 	for _, m := range live {
 		if t, joined, ok := blockOf(m.raw); ok {
@@ -223,8 +207,8 @@ func (w *window) settle(live []held, now, till, ends float64) []held {
 				over = till
 			}
 			m.block = true
-			if m.score+w.interval() > max(now, over) && (t == 0 || t <= now+32 && t <= m.score+32 && t >= m.score-63244800000) {
-				if t = min(t, now); t <= now-w.interval() {
+			if m.score+st.interval() > max(now, over) && (t == 0 || t <= now+32 && t <= m.score+32 && t >= m.score-63244800000) {
+				if t = min(t, now); t <= now-st.interval() {
 					continue
 				}
 				m = held{"", t, t, m.permits, false} // a grant again
@@ -233,7 +217,7 @@ func (w *window) settle(live []held, now, till, ends float64) []held {
 			continue
 		}
 		seen, marked := seenAt(m.raw)
-		if marked && seen+w.interval() <= now {
+		if marked && seen+st.interval() <= now {
 			continue
 		}
 		if m.due = min(m.score, now); marked {

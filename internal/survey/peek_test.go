@@ -234,7 +234,7 @@ func (s scene) compare(t *testing.T) {
 				require.Empty(t, errs)
 				l := list[name]
 				if l.Wait() == Unknown {
-					require.Greater(t, l.Members, int64(1000), "only of a large set it is not known")
+					require.Greater(t, l.Count, int64(1000), "only of a large set it is not known")
 				} else {
 					told = append(told, Peek{Available: l.Available(), Wait: l.Wait(), Known: true})
 				}

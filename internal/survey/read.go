@@ -40,7 +40,7 @@ func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*L
 		return nil, err
 	}
 	for i, name := range names {
-		l := &Limiter{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}}
+		l := &Limiter{State: &State{Name: name, Node: node.Addr, Time: now.Val(), Fields: map[string]string{}, Whole: true}}
 		values, err := hashes[i].Result()
 		if err != nil {
 			var reply redis.Error
@@ -125,9 +125,9 @@ func (s *Survey) detailsOf(ctx context.Context, rdb redis.UniversalClient, list 
 	for i, l := range list {
 		c := all[i]
 		ttl, err := c.ttl.Int64()
-		l.TTL, l.unread = redisson.PTTL(ttl), err
+		l.TTLs[0], l.unread = redisson.PTTL(ttl), err
 		if c.value == nil {
-			l.ask(window{})
+			l.ask()
 			continue
 		}
 		for j, err := range []error{c.value.Err(), c.count.Err()} {
@@ -141,34 +141,29 @@ func (s *Survey) detailsOf(ctx context.Context, rdb redis.UniversalClient, list 
 		}
 		l.Value, err = c.value.Result()
 		l.HasValue = err == nil
-		l.Members, l.Expired = c.count.Val(), c.expired.Val()
-		head, tail := membersOf(c.oldest.Val()), membersOf(c.newest.Val())
+		l.Count, l.Expired = c.count.Val(), c.expired.Val()
+		tail := membersOf(c.newest.Val())
 		slices.Reverse(tail)
-		l.Oldest, l.Newest = slices.Clone(head[:min(oldest, len(head))]), nil
-		if n := len(tail); n > 0 {
-			m := tail[n-1]
-			l.Newest = &m
-		}
-		w := window{members: head, newest: tail, whole: l.Members <= int64(len(head))}
-		if both := l.Members - int64(len(head)); both > 0 && both <= int64(len(tail)) {
-			w.members, w.newest, w.whole = append(head, tail[int64(len(tail))-both:]...), nil, true
-		}
-		if !l.ask(w) || !w.whole && !l.told.Granted() {
+		l.take(membersOf(c.oldest.Val()), tail)
+		if !l.ask() || !l.Whole && !l.told.Granted() {
 			more = append(more, l)
 		}
 	}
 	return more, nil
 }
 
+// A Place is where a limiter was found.
+type Place struct{ Name, Node string }
+
 // Again reads limiters that Find has found once more. Those that have gone since are left out, and those that the ACL hides are Hidden.
-func (s *Survey) Again(ctx context.Context, list []*Limiter) ([]*Limiter, error) {
+func (s *Survey) Again(ctx context.Context, list []Place) ([]*Limiter, error) {
 	nodes, err := s.Nodes(ctx)
 	if err != nil {
 		return nil, err
 	}
 	names := map[string][]string{}
-	for _, l := range list {
-		names[l.Node] = append(names[l.Node], l.Name)
+	for _, at := range list {
+		names[at.Node] = append(names[at.Node], at.Name)
 	}
 	var again []*Limiter
 	for _, node := range nodes {

@@ -62,6 +62,7 @@ type State struct {
 	Count    int64    // members in the set
 	Members  []Member // oldest first: all of them if Whole is true, otherwise the 500 oldest and the 500 newest
 	Whole    bool
+	gap      int // how many of the members are the oldest, unless Whole is true
 	// Took is how long it took to read the members, of which those between the oldest and the newest 500 are older than Time by
 	// so much at most. It is 0 if all were read at Time.
 	Took time.Duration
@@ -197,13 +198,9 @@ func (st *State) read(ctx context.Context, rdb redis.UniversalClient) (changed b
 		if st.Count, err = count.Result(); err != nil {
 			return wrongType(err)
 		}
-		first, last := membersOf(oldest.Val()), membersOf(newest.Val())
+		last := membersOf(newest.Val())
 		slices.Reverse(last)
-		st.Whole = st.Count <= int64(len(first)+len(last))
-		if st.Whole { // what both have counts once
-			last = last[max(0, int64(len(first)+len(last))-st.Count):]
-		}
-		st.Members = append(first, last...)
+		st.take(membersOf(oldest.Val()), last)
 	}
 	return false, nil
 }
@@ -234,8 +231,13 @@ func wrongType(err error) (bool, error) {
 	return false, err
 }
 
-// CoolDown returns when the limiter's cool-down ends, or the zero time if there is none.
-func (st *State) CoolDown() time.Time { return coolDown(st.Fields, st.Time) }
+// CoolDown returns when the limiter's cool-down ends, or the zero time if there is none at st.Time.
+func (st *State) CoolDown() time.Time {
+	if at := instant(st.Fields, "coolDown"); at.After(st.Time) {
+		return at
+	}
+	return time.Time{}
+}
 
 // ValueNumber returns the value as a number. It reports false if the key does not exist or holds anything else than a
 // whole number.
@@ -270,19 +272,24 @@ func (st *State) Peek(permits int64) (Peek, error) {
 	if err := st.WrongType(); err != nil {
 		return Peek{}, err
 	}
-	w := st.window()
-	return w.peek(permits)
+	return st.peek(permits)
 }
 
-// window returns what acquire looks at.
-func (st *State) window() window {
-	w := window{name: st.Name, client: st.ClientID, now: st.Time, rate: st.Rate, fields: st.Fields, value: st.Value, hasValue: st.HasValue,
-		members: st.Members, whole: st.Whole}
-	if !st.Whole {
-		n := min(part, len(st.Members))
-		w.members, w.newest = st.Members[:n], st.Members[n:]
+// parts returns the oldest members and, if there is a gap behind them, the newest ones.
+func (st *State) parts() (oldest, newest []Member) {
+	if st.Whole {
+		return st.Members, nil
 	}
-	return w
+	return st.Members[:st.gap], st.Members[st.gap:]
+}
+
+// take takes the members that were read, the oldest and the newest ones, both the oldest first. What both have counts once.
+func (st *State) take(oldest, newest []Member) {
+	st.Whole, st.gap = st.Count <= int64(len(oldest)+len(newest)), len(oldest)
+	if st.Whole {
+		newest = newest[min(len(newest), max(0, len(oldest)+len(newest)-int(st.Count))):]
+	}
+	st.Members = append(oldest, newest...)
 }
 
 // ErrWrongType reports that a key of a limiter holds another type of data than a limiter keeps there, so that every call

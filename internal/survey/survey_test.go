@@ -116,10 +116,10 @@ func TestFind(t *testing.T) {
 	used := list[name("used")]
 	require.EqualValues(t, 2, used.Available())
 	require.EqualValues(t, 3, used.Used())
-	require.EqualValues(t, []int64{2, 1}, []int64{used.Members, used.Expired})
+	require.EqualValues(t, []int64{2, 1}, []int64{used.Count, used.Expired})
 	require.Equal(t, permit.Rate{Permits: 5, Interval: 10 * time.Second}, used.Rate)
-	require.EqualValues(t, -1, used.TTL)
-	require.EqualValues(t, 3, used.Newest.Permits)
+	require.EqualValues(t, -1, used.TTLs[0])
+	require.EqualValues(t, 3, used.Newest().Permits)
 	odd := list[name("odd{x}")]
 	require.Zero(t, odd.Available())
 	require.Greater(t, odd.Wait(), 5*time.Second)

@@ -5,7 +5,6 @@ package survey
 import (
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
@@ -27,10 +26,10 @@ type Process struct {
 // staleTripwire is from which age on a tripwire tells nothing, if its limiter has a shorter interval.
 const staleTripwire = 5 * time.Second
 
-// waitingOf reads the tripwires among members. A process with waiting callers plants its own anew as its permits expire, so one
+// Waiting reads who waits from the tripwires in the set. A process with waiting callers plants its own anew as its permits expire, so one
 // that is older than an interval stems from callers that have gone.
-func waitingOf(members []Member, now time.Time, rate permit.Rate) (w Waiting) {
-	for _, m := range members {
+func (st *State) Waiting() (w Waiting) {
+	for _, m := range st.Members {
 		if m.Mark() != 'w' {
 			continue
 		}
@@ -38,8 +37,8 @@ func waitingOf(members []Member, now time.Time, rate permit.Rate) (w Waiting) {
 		if len(m.ID) == 16 { // the bytes after the repeated permits: tag, 0, the instant, the number
 			at, number = m.ID[10:13], m.ID[13:16]
 		}
-		age := time.Duration((now.UnixMilli()-int64(three(at)))&(1<<24-1)) * time.Millisecond
-		if age > max(staleTripwire, rate.Interval+time.Second) {
+		age := time.Duration((st.Time.UnixMilli()-int64(three(at)))&(1<<24-1)) * time.Millisecond
+		if age > max(staleTripwire, st.Rate.Interval+time.Second) {
 			continue
 		}
 		p := Process{Tag: uint16(m.ID[len(m.ID)-6])<<8 | uint16(m.ID[len(m.ID)-5]), Age: age, Waiting: 1}
@@ -53,9 +52,6 @@ func waitingOf(members []Member, now time.Time, rate permit.Rate) (w Waiting) {
 }
 
 func three(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }
-
-// Waiting returns who waits, as far as the set tells.
-func (st *State) Waiting() Waiting { return waitingOf(st.Members, st.Time, st.Rate) }
 
 // Grants returns the permits in use that Java was granted, those of each process of this package, and those of which that is not
 // known. They are those of the members that were read.

@@ -78,8 +78,8 @@ const quota = time.Hour
 // RowOf returns the row of a limiter.
 func RowOf(l *survey.Limiter) Row {
 	w := l.Waiting()
-	r := Row{Name: l.Name, Client: l.Client, Node: l.Node, Kind: l.Kind, At: l.Time.UnixMilli(), Rate: l.Rate, Why: l.Why(), Used: l.Used(), Available: l.Available(),
-		Wait: l.Wait(), Queued: l.Queued(), Waiting: w.Callers, Processes: len(w.Processes), TTL: l.TTL, Members: l.Members, Expired: l.Expired}
+	r := Row{Name: l.Name, Client: l.ClientID, Node: l.Node, Kind: l.Kind, At: l.Time.UnixMilli(), Rate: l.Rate, Why: l.Why(), Used: l.Used(), Available: l.Available(),
+		Wait: l.Wait(), Queued: l.Queued(), Waiting: w.Callers, Processes: len(w.Processes), TTL: l.TTLs[0], Members: l.Count, Expired: l.Expired}
 	switch {
 	case l.Problem != nil:
 		if r.Problem = survey.OneLine(l.Problem); l.Kind != survey.Hidden {
@@ -88,7 +88,7 @@ func RowOf(l *survey.Limiter) Row {
 	case l.Broken != nil:
 		r.Problem = survey.OneLine(l.Broken)
 		r.State |= Malformed
-	case l.Rate.Type == permit.PerClient && l.Client == "":
+	case l.Rate.Type == permit.PerClient && l.ClientID == "":
 		r.State |= PerClient
 	}
 	for flag, is := range map[Flags]bool{Limited: l.Limited() || !l.CoolDown().IsZero(), Stuck: l.Stuck(), Cooling: !l.CoolDown().IsZero(),
@@ -103,12 +103,11 @@ func RowOf(l *survey.Limiter) Row {
 			r.Reopen = reopen.UnixMilli()
 		}
 	}
-	for _, m := range l.Oldest {
+	for _, m := range l.State.Members {
 		r.By |= WriterOf(m)
 	}
-	if l.Newest != nil {
-		r.By |= WriterOf(*l.Newest)
-		if at, ok := l.Newest.Granted(); ok {
+	if m := l.Newest(); m != nil {
+		if at, ok := m.Granted(); ok {
 			r.LastGrant = at.UnixMilli()
 		}
 	}

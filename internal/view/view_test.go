@@ -57,7 +57,7 @@ func TestWaitingCallers(t *testing.T) {
 			require.Equal(t, callers, v.Row.Waiting)
 			require.Equal(t, 2, v.Processes)
 			require.True(t, strings.HasPrefix(v.Headline().String(), fmt.Sprintf("%d callers wait; a new caller waits about ", callers)), v.Headline().String())
-			again := redistest.Must(s.Again(ctx, []*survey.Limiter{{Name: name, Node: rdb.Options().Addr}}))(t)
+			again := redistest.Must(s.Again(ctx, []survey.Place{{Name: name, Node: rdb.Options().Addr}}))(t)
 			require.Len(t, again, 1)
 			row := view.RowOf(again[0])
 			require.Equal(t, callers, row.Waiting)
@@ -122,6 +122,6 @@ func TestNamesNoShellCarries(t *testing.T) {
 	to := doctor.Target{Addrs: []string{"h:1"}}
 	require.Equal(t, doctor.Cmd("rrl inspect YQBi --base64 --redis redis://h:1/0 --user default"), to.Command("inspect", []string{"a\x00b"}))
 	require.Equal(t, doctor.NoCommand, string(to.Command("inspect", []string{strings.Repeat("\x00", 1000)})))
-	r := view.RowOf(&survey.Limiter{Name: "a\x00b"})
+	r := view.RowOf(&survey.Limiter{State: &survey.State{Name: "a\x00b"}})
 	require.Equal(t, "YQBi", r.Summary().NameBase64)
 }
