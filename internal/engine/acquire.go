@@ -37,30 +37,32 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		s.Unlock()
 		return Outcome{}, permit.ErrClosed
 	}
-	if a, rejected := s.rejectionLocked(h, r); rejected {
-		s.Unlock()
-		e.recycle(r)
-		return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
+	if r.usesCached() {
+		if a, rejected := s.rejectionLocked(h, r); rejected {
+			s.Unlock()
+			e.recycle(r)
+			return Outcome{Available: a.Available, Wait: a.Wait, Reply: a}, nil
+		}
 	}
 	l := s.limiterLocked(&h.Link)
 	if want.Policy != nil && l.tryLocalLocked(r) {
 		s.Unlock()
-		return e.end(r)
+		got := e.recycle(r)
+		return got, got.Err
 	}
 	var inline *flight
-	rejected := l.addLocked(r)         // an endless request is never rejected, since it has no deadline
-	if endless && want.Policy == nil { // a policy may decide it while the call is on its way
-		if inline = l.takeInlineLocked(r); inline != nil {
-			inline.inline = true
-		}
-	} else {
+	switch rejected := l.addLocked(r); {
+	case rejected:
+		l.scheduleLocked()
+		wait := l.headWaitLocked()
+		s.Unlock()
+		return Outcome{Wait: wait}, nil
+	case endless && want.Policy == nil: // a policy may decide it while the call is on its way
+		inline = l.takeInlineLocked(r)
+	default:
 		l.scheduleLocked()
 	}
-	wait := l.headWaitLocked()
 	s.Unlock()
-	if rejected {
-		return Outcome{Wait: wait}, nil
-	}
 	if inline != nil {
 		inline.landedInline(inline.step())
 	}
@@ -68,13 +70,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	if ended == nil {
 		return Outcome{Wait: wait}, err
 	}
-	return e.end(ended)
-}
-
-// end returns the outcome of a request that has ended, and keeps the request for reuse.
-func (e *Engine) end(r *request) (Outcome, error) {
-	got := r.Outcome
-	e.recycle(r)
+	got := e.recycle(ended)
 	return got, got.Err
 }
 

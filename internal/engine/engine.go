@@ -85,19 +85,6 @@ func (e *Engine) Config() *Config { return &e.cfg }
 // Slowed returns a channel that is closed when the next outage because of slow replies begins.
 func (e *Engine) Slowed() <-chan struct{} { return e.slowed.Next() }
 
-func (e *Engine) newRequest() *request {
-	if r, ok := e.requests.Get().(*request); ok {
-		return r
-	}
-	return &request{done: make(chan struct{}, 1)}
-}
-
-// recycle keeps a request for reuse that has ended and whose caller has been woken.
-func (e *Engine) recycle(r *request) {
-	*r = request{done: r.done, timer: r.timer}
-	e.requests.Put(r)
-}
-
 func (e *Engine) shardOf(key string) *shard {
 	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]
 }

@@ -78,7 +78,7 @@ func (f *flight) fitsRunLocked(i int, r *request) bool {
 }
 
 func (f *flight) putLocked(i int, r *request) bool {
-	if i == permit.MaxRuns || f.size() == permit.MaxRequests {
+	if i == permit.MaxRuns || f.Requests() == permit.MaxRequests {
 		return false
 	}
 	if i == len(f.Runs) {
@@ -96,14 +96,6 @@ func (f *flight) putLocked(i int, r *request) bool {
 	f.callers[i] = append(f.callers[i], r)
 	f.Runs[i].Count++
 	return true
-}
-
-// size returns how many requests share the flight.
-func (f *flight) size() (n int64) {
-	for i := range f.Runs {
-		n += f.Runs[i].Count
-	}
-	return n
 }
 
 // pruneLocked drops callers that have their outcome, and runs without callers. It reports whether any caller is left.

@@ -81,6 +81,22 @@ const (
 	hasLeft                 // its caller has left
 )
 
+// newRequest returns a request without an outcome.
+func (e *Engine) newRequest() *request {
+	if r, ok := e.requests.Get().(*request); ok {
+		return r
+	}
+	return &request{done: make(chan struct{}, 1)}
+}
+
+// recycle keeps a request for reuse that has ended and whose caller has been woken, and returns its outcome.
+func (e *Engine) recycle(r *request) Outcome {
+	got := r.Outcome
+	*r = request{done: r.done, timer: r.timer}
+	e.requests.Put(r)
+	return got
+}
+
 // hasDeadline reports whether the time of the caller ends.
 func (r *request) hasDeadline() bool { return r.want.Wait && r.want.Timeout > 0 }
 
@@ -95,10 +111,10 @@ func (r *request) deadline() time.Time {
 // usesCached reports whether a cached rejection decides r, and its rejection others.
 func (r *request) usesCached() bool { return r.want.CachedFor > 0 && !r.want.Wait }
 
-// rejectionLocked returns the reply of a cached rejection, if one decides r.
+// rejectionLocked returns the reply of a cached rejection, if there is one that decides r, which uses them.
 func (s *shard) rejectionLocked(h *Handle, r *request) (*permit.Reply, bool) {
 	switch want := &r.want; {
-	case !r.usesCached() || h.Health().Down(): // during an outage nothing is known
+	case h.Health().Down(): // nothing is known
 		return nil, false
 	case want.TellWait:
 		return s.rejections.Reply(h.QueueID, want.Permits, want.CachedFor)

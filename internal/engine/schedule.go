@@ -142,11 +142,12 @@ func (l *limiter) takeInlineLocked(r *request) *flight {
 	switch {
 	case f == nil:
 		return nil
-	case f.size() > 1:
+	case f.Requests() > 1:
 		l.startLocked(f)
 		return nil
 	}
 	l.launchLocked(f)
+	f.inline = true
 	return f
 }
 
@@ -201,22 +202,24 @@ func (l *limiter) landedLocked(f *flight) *flight {
 
 // rearmLocked sets the timer of the queue, and evicts a limiter that nobody needs, with no timer armed.
 func (l *limiter) rearmLocked() {
-	at, ok := l.wakeAtLocked()
-	switch {
-	case !ok:
+	if l.idleLocked() {
 		if l.timer != nil {
 			l.timer.Stop()
 		}
-	case l.timer == nil:
-		l.timer = time.AfterFunc(time.Until(at), l.onTimer)
-	default:
-		l.timer.Reset(time.Until(at))
-	}
-	if l.idleLocked() {
 		if !l.offline.due.IsZero() {
 			l.setLocalTimerLocked(time.Time{})
 		}
 		l.shard.evictIdleLocked(l)
+		return
+	}
+	at, ok := l.wakeAtLocked()
+	switch {
+	case ok && l.timer == nil:
+		l.timer = time.AfterFunc(time.Until(at), l.onTimer)
+	case ok:
+		l.timer.Reset(time.Until(at))
+	case l.timer != nil:
+		l.timer.Stop()
 	}
 }
 

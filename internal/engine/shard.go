@@ -17,7 +17,7 @@ import (
 // during a call. One idle limiter may stay, so that it need not learn again what it knows; a hundred thousand names
 // that are used once leave nothing else behind.
 type shard struct {
-	mu       sync.Mutex
+	sync.Mutex
 	engine   *Engine
 	limiters []*limiter
 	byKey    map[link.QueueID]*limiter // the same; nil while there are few
@@ -35,13 +35,10 @@ type shard struct {
 // few is how many limiters a shard searches one by one, which is faster than a map.
 const few = 8
 
-// Lock takes the lock.
-func (s *shard) Lock() { s.mu.Lock() }
-
 // Unlock releases the lock, wakes the callers whose requests ended under it, and starts the flights that became ready.
 func (s *shard) Unlock() {
 	if len(s.ready) == 0 && len(s.ended) == 0 {
-		s.mu.Unlock()
+		s.Mutex.Unlock()
 		return
 	}
 	var fewFlights [4]*flight // rarely are there more
@@ -50,7 +47,7 @@ func (s *shard) Unlock() {
 	clear(s.ready)
 	clear(s.ended)
 	s.ready, s.ended = s.ready[:0], s.ended[:0]
-	s.mu.Unlock()
+	s.Mutex.Unlock()
 	for _, r := range ended {
 		r.done <- struct{}{}
 	}

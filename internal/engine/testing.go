@@ -71,7 +71,7 @@ func (h *Handle) Snapshot() (s Snapshot) {
 	s.Waiting, s.Trying = l.waiters.n, l.tries.n
 	for _, f := range l.flights {
 		if !f.InOrder {
-			s.Trying += int(f.size())
+			s.Trying += int(f.Requests())
 		}
 	}
 	if len(l.flights) == 0 && !l.first.askAt.IsZero() {
