@@ -138,8 +138,7 @@ func (s *Server) Granted(key string, from, until time.Time) (n int64) {
 }
 
 // CheckWindows returns an error if a limiter has granted more than its rate within any interval. Permits that were
-// returned do not count, and reconciled grants count only if told is set. Limiters whose rate was changed are not
-// checked.
+// returned do not count, and reconciled grants count only if told is set.
 func (s *Server) CheckWindows(told bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,7 +151,7 @@ func (s *Server) CheckWindows(told bool) error {
 				grants = append(grants, grantlog.At(g.At, g.Permits))
 			}
 		}
-		if most := grants.Most(r.Interval); most > r.Permits && !s.changed[b.key] {
+		if most := grants.Most(r.Interval); most > r.Permits {
 			errs = append(errs, fmt.Errorf("%q granted %d permits within an interval: %v", b.key, most, r))
 		}
 	}

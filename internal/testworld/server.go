@@ -38,7 +38,6 @@ type Server struct {
 	mu      sync.Mutex
 	books   map[book]*ledger
 	rates   map[string]permit.Rate
-	changed map[string]bool // limiters whose rate was changed while permits were in use
 	clients int
 }
 
@@ -59,7 +58,7 @@ var scripts = sync.OnceValue(func() *redisson.Scripts {
 
 // New returns a Server without limiters in the Redis of rdb, whose keys begin with prefix.
 func New(t TB, rdb *redis.Client, prefix string) *Server {
-	s := &Server{Redis: rdb, t: t, prefix: prefix, books: map[book]*ledger{}, rates: map[string]permit.Rate{}, changed: map[string]bool{}}
+	s := &Server{Redis: rdb, t: t, prefix: prefix, books: map[book]*ledger{}, rates: map[string]permit.Rate{}}
 	s.admin = s.conn()
 	return s
 }
@@ -97,28 +96,17 @@ func (s *Server) must(err error) {
 func (s *Server) SetRate(key string, r permit.Rate) {
 	s.t.Helper()
 	s.Delete(key)
-	s.set(key, r, false)
-}
-
-// ChangeRate sets the rate of a limiter and leaves its permits in use as they are.
-func (s *Server) ChangeRate(key string, r permit.Rate) {
-	s.t.Helper()
-	s.set(key, r, true)
+	_, err := s.of(key, 0).SetRate(r, false, false).Run(context.Background())
+	s.must(err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.rates[key] = r
 }
 
 func (s *Server) rate(key string) permit.Rate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.rates[key]
-}
-
-func (s *Server) set(key string, r permit.Rate, keep bool) {
-	s.t.Helper()
-	_, err := s.of(key, 0).SetRate(r, false, keep).Run(context.Background())
-	s.must(err)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.rates[key], s.changed[key] = r, keep
 }
 
 // Delete deletes a limiter.

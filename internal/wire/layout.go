@@ -25,14 +25,14 @@ const (
 	LayoutOurs
 )
 
-// layouts describes each Layout: what String returns, who writes it, and who reads it.
-var layouts = [...]struct{ name, writers, readers string }{
-	LayoutUnknown:   {"unknown", "no known version", "no Redisson version"},
-	LayoutFI:        {"fI/8", "Redisson 3.13.3 to 3.16.3", "Redisson 3.13.3 to 3.16.3"},
-	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with WithRedisson316", "Redisson 3.16.4 to 3.16.8"},
-	LayoutBc0IShort: {"Bc0I/13", "Redisson 3.17.0 to 3.20", "Redisson 3.17.0 and later"},
-	LayoutBc0ILong:  {"Bc0I/21", "Redisson 3.21.0 and later", "Redisson 3.17.0 and later"},
-	LayoutOurs:      {"Bc0I/21 ours", "Go", "Redisson 3.13.3 to 3.16.3, and 3.17.0 and later"},
+// layouts describes each Layout: what String returns, and who writes it. docs/compatibility.md says who reads it.
+var layouts = [...]struct{ name, writers string }{
+	LayoutUnknown:   {"unknown", "no known version"},
+	LayoutFI:        {"fI/8", "Redisson 3.13.3 to 3.16.3"},
+	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with WithRedisson316"},
+	LayoutBc0IShort: {"Bc0I/13", "Redisson 3.17.0 to 3.20"},
+	LayoutBc0ILong:  {"Bc0I/21", "Redisson 3.21.0 and later"},
+	LayoutOurs:      {"Bc0I/21 ours", "Go"},
 }
 
 func (y Layout) row() Layout {
@@ -48,10 +48,6 @@ func (y Layout) String() string { return layouts[y.row()].name }
 
 // Writers returns who writes the layout, such as "Redisson 3.17.0 to 3.20", or "Go" for this package.
 func (y Layout) Writers() string { return layouts[y.row()].writers }
-
-// Readers returns the versions of Redisson that read the layout, in words. Other versions fail at such a member, or
-// count random bytes as permits. This package reads every layout except LayoutUnknown.
-func (y Layout) Readers() string { return layouts[y.row()].readers }
 
 // Layout returns the layout of a member that [ParseMember] or ratelimiter.Admin.Inspect has returned.
 func (m Member) Layout() Layout {
