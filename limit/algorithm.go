@@ -137,8 +137,7 @@ func epochOf(id string) (e epoch) {
 
 func (e epoch) String() string { return strings.TrimRight(string(e[:]), "\x00") }
 
-// numbers returns the whole numbers in text, which are separated by single blanks, and the epoch behind them, if there is
-// one. It reports false unless there are at least and at most so many.
+// numbers parses between least and most integers separated by single spaces, and the epoch behind them, if any.
 func numbers(text string, least, most int) (list [4]int64, e epoch, ok bool) {
 	text, its, _ := strings.Cut(text, "@")
 	i := 0

@@ -21,7 +21,7 @@ const (
 	// mostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
 	// their Redis keys may be, so that forged keys do not fill the memory.
 	mostKnown, longestKnown = 4096, 512
-	// mostSizes is how many requests of different sizes to a log are known to be rejected.
+	// mostSizes bounds how many request sizes a log remembers as rejected.
 	mostSizes = 8
 )
 

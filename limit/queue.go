@@ -251,8 +251,8 @@ func (w *waiter) demand(now time.Time) demand {
 	return demand{n: w.n, atMost: atMostMicros(left), spend: true, mark: w.mark}
 }
 
-// ask asks the limiter for those waiters, the first of whom is the head, and ends the waits of those that were
-// granted their permits, and of those who cannot be in time.
+// ask requests permits for the given waiters, head first, and wakes those that were granted or can no longer make their
+// deadline.
 func (q *queue) ask(qs *queues, asked []*waiter) {
 	s, now := q.limiter, time.Now()
 	list := make([]demand, len(asked))

@@ -9,7 +9,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Lower returns a Handle of the same limiter for a lower class of requests, which are granted only if that many permits
+// Lower returns a Handle of the same limiter for a lower class of requests, which are granted only if floor permits
 // stay free. They have a wait queue of their own and reserve nothing.
 func (h *Handle) Lower(floor int64) Handle {
 	low := *h

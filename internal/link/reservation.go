@@ -27,8 +27,8 @@ type Reservation struct {
 	unsure bool // a call has been lost, so Redis may hold another number
 }
 
-// Renew moves the grant of asked, which has that many permits, to the present instant. It reports false if they cannot be
-// granted now: then nothing is held any more. With an error the grant may be held or not.
+// Renew moves the grant of asked, of the given number of permits, to the present instant. It reports false if they cannot be
+// granted now: then nothing is held any more. After an error the grant may be held or not.
 func (l *Link) Renew(ctx context.Context, asked Asked, permits int64) (held bool, err error) {
 	r := Reservation{Link: l, ID: asked.ID, Type: asked.Type, Permits: permits, Last: permit.Reserved{Held: permits}}
 	err = r.Grow(ctx)
@@ -64,7 +64,7 @@ func (r *Reservation) Grow(ctx context.Context) error {
 	return err
 }
 
-// call returns the arguments of a call after which that many permits are held.
+// call returns the arguments of a call that leaves want permits held.
 func (r *Reservation) call(want int64) permit.Reservation {
 	return permit.Reservation{Type: r.Type, ID: r.ID, Want: want, Held: r.Last.Held, Unsure: r.unsure, Ahead: r.Ahead, Waited: r.Waited}
 }

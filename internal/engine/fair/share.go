@@ -99,8 +99,8 @@ func (s *Share) Learn(c Call, a *permit.Reply, r permit.Rate, now time.Time) per
 	return c.Allowance
 }
 
-// Next returns how soon the first of a call with an allowance for that grace, which was rejected that many permits with a,
-// could be served, and how long the queue sleeps, in which that many others stand behind it.
+// Next returns how soon the first request of a call, for the given number of permits, could be served after the reply a has
+// rejected it, and how long the queue sleeps. The call had an allowance with the given grace; behind requests wait behind it.
 func (s *Share) Next(permits int64, behind int, grace time.Duration, a *permit.Reply, r permit.Rate, now time.Time) (soon, wait time.Duration) {
 	s.rejected = now
 	if grace == 0 || a.Next != permit.Done || permits == 0 {
