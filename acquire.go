@@ -266,6 +266,14 @@ func (l *RateLimiter) peek(ctx context.Context, permits int64) (a permit.Reply, 
 
 func (l *RateLimiter) hooked() bool { return l.client != nil && l.client.hooked }
 
+// made returns l, or a RateLimiter whose calls return an error if l is nil.
+func (l *RateLimiter) made() *RateLimiter {
+	if l == nil {
+		return &RateLimiter{}
+	}
+	return l
+}
+
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
 func (l *RateLimiter) ready(ctx context.Context) error {
 	switch {
@@ -280,7 +288,7 @@ func (l *RateLimiter) ready(ctx context.Context) error {
 	if l.err != nil {
 		return l.err
 	}
-	if l.client.engine.IsClosed() {
+	if l.handle.System.IsClosed() {
 		return ErrClosed
 	}
 	return nil

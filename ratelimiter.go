@@ -57,14 +57,6 @@ func do[T any](ctx context.Context, l *RateLimiter, op func(*redisson.Limiter) p
 // Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
 func (l *RateLimiter) Name() string { return l.made().name }
 
-// made returns l, or a RateLimiter whose calls return an error if l is nil.
-func (l *RateLimiter) made() *RateLimiter {
-	if l == nil {
-		return &RateLimiter{}
-	}
-	return l
-}
-
 // TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is left
 // unchanged. Callers of this Client that wait for the limiter ask again at once.
 //

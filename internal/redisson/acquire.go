@@ -44,7 +44,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 		if err != nil {
 			return reading{}, err
 		}
-		raw, err := l.once(ctx, l.senderOf(b.Alone), l.Scripts.Acquire, cmd, b.Requests())
+		raw, err := l.once(ctx, l.Scripts.Acquire, cmd, b.Requests(), b.Alone)
 		if err != nil {
 			return reading{}, err
 		}
@@ -59,7 +59,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 	if err != nil {
 		return reading{}, err
 	}
-	raw, err := l.once(ctx, l.senderOf(slow(b) || b.Replay || b.Alone), l.Scripts.AcquireRest, cmd, b.Requests())
+	raw, err := l.once(ctx, l.Scripts.AcquireRest, cmd, b.Requests(), slow(b) || b.Replay || b.Alone)
 	if err != nil {
 		return reading{}, err
 	}

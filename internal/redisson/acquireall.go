@@ -67,7 +67,7 @@ func (c *Conn) acquireAll(ctx context.Context, parts []permit.Part, replay bool)
 	if err != nil {
 		return nil, err
 	}
-	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.senderOf(replay), c.Scripts.AcquireAll, cmd, 1)
+	raw, err := parts[0].Limiter.(*Limiter).once(ctx, c.Scripts.AcquireAll, cmd, 1, replay)
 	if err != nil {
 		return nil, err
 	}

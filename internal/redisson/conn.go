@@ -50,14 +50,6 @@ func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
 	return c
 }
 
-// senderOf returns the sender of a call. Calls share round trips unless alone is set.
-func (c *Conn) senderOf(alone bool) dispatch.Sender {
-	if alone {
-		return dispatch.Alone(c.sender)
-	}
-	return c.sender
-}
-
 // Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
 // shard is not known.
 func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
@@ -145,9 +137,13 @@ func ms(n int64) time.Duration {
 	return time.Duration(min(max(n, -most), most)) * time.Millisecond
 }
 
-// once makes one attempt at a command of s that the given number of requests share.
-func (l *Limiter) once(ctx context.Context, to dispatch.Sender, s *Script, cmd []any, requests int64) (any, error) {
-	begin := time.Now()
+// once makes one attempt at a command of s that the given number of requests share. The command may share a round trip
+// with others unless alone is set.
+func (l *Limiter) once(ctx context.Context, s *Script, cmd []any, requests int64, alone bool) (any, error) {
+	begin, to := time.Now(), l.sender
+	if alone {
+		to = dispatch.Alone(to)
+	}
 	raw, err := s.Once(ctx, to, cmd)
 	if err != nil {
 		raw, err = nil, dispatch.Failure(err)
@@ -175,7 +171,7 @@ func (l *Limiter) send(ctx context.Context, s *Script, keys []string, args ...an
 	if err != nil {
 		return nil, err
 	}
-	raw, err := l.once(ctx, l.sender, s, cmd, 1)
+	raw, err := l.once(ctx, s, cmd, 1, false)
 	if failure, ok := err.(*retry.Error); ok {
 		failure.Final = failure.Final || failure.Outcome == retry.Unknown && s.resend != ResendAlways
 	}

@@ -5,6 +5,7 @@ package redisson
 import (
 	"hash/maphash"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 
@@ -64,24 +65,13 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if a.Next != permit.Done || !b.At.IsZero() {
 		return
 	}
-	h.checks.rejected = rejects(a.Granted)
+	h.checks.rejected = slices.Max(a.Granted) == 0 // nothing was granted, and not only because it exceeds the rate
 	if h.checks.rejected && !b.Healed && !sent.Before(h.checks.nextAudit) {
 		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
 		if b.Check == permit.Unchecked {
 			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
 		}
 	}
-}
-
-// rejects reports whether a reply rejects requests and grants none.
-func rejects(granted []int64) (rejected bool) {
-	for _, n := range granted {
-		if n > 0 {
-			return false
-		}
-		rejected = rejected || n == 0
-	}
-	return rejected
 }
 
 func (h *hints) locked(f func()) {

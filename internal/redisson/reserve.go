@@ -20,7 +20,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if err != nil {
 		return err
 	}
-	_, err = l.once(ctx, l.sender, l.Scripts.GiveBack, cmd, 1)
+	_, err = l.once(ctx, l.Scripts.GiveBack, cmd, 1, false)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Res
 	if err != nil {
 		return permit.Reserved{}, err
 	}
-	raw, err := l.once(ctx, l.senderOf(v.Unsure), s, cmd, 1)
+	raw, err := l.once(ctx, s, cmd, 1, v.Unsure)
 	if err != nil {
 		return permit.Reserved{}, err
 	}
