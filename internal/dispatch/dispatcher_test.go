@@ -267,6 +267,7 @@ func TestPipelinesAreBounded(t *testing.T) {
 		want   []string
 	}{
 		"calls":         {calls: 2*maxCalls + 7, want: []string{"500µs 64", "500µs 64", "1ms 7"}},
+		"a third":       {calls: 3*maxCalls + 7, want: []string{"500µs 64", "500µs 64", "500µs 64", "1ms 7"}},
 		"bytes":         {key: maxBytes / 4, calls: 9, want: []string{"500µs 3", "500µs 3", "500µs 3"}},
 		"one too long":  {key: 2 * maxBytes, calls: 2, want: []string{"500µs 1", "500µs 1"}},
 		"time of Redis": {micros: 300, calls: 9, want: []string{"500µs 2", "500µs 2", "500µs 2", "500µs 2", "1ms 1"}},

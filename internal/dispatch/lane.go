@@ -33,8 +33,8 @@ const (
 // The bounds of how many pipelines are in flight.
 const (
 	// Two pipelines keep Redis busy while the replies of one are on their way, and so do fewCalls calls, in any number
-	// of pipelines. A pipeline older than youth does not count: it has a long network path, or is stuck behind
-	// something slow.
+	// of pipelines. A third leaves if it has maxCalls calls: so many callers take longer to come back than Redis for the
+	// two. A pipeline older than youth does not count: it has a long network path, or is stuck behind something slow.
 	maxYoung = 2
 	fewCalls = 8
 	youth    = time.Millisecond
@@ -212,7 +212,7 @@ func (l *lane) roomAtLocked(now time.Time) time.Time {
 	switch {
 	case len(l.air) >= maxPipelines && now.Sub(newest) < stuck:
 		return newest.Add(stuck)
-	case young >= maxYoung && calls >= fewCalls:
+	case young >= maxYoung && calls >= fewCalls && (young > maxYoung || l.queued < maxCalls || l.most < maxCalls):
 		return oldest.Add(youth)
 	}
 	return time.Time{}
