@@ -32,7 +32,7 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 		ArgsUsage:   args,
 		Description: description,
 		OnUsageError: func(ctx context.Context, c *cli.Command, err error, isSub bool) error {
-			return said(c, command.OnUsageError(ctx, c, err, isSub), command.ExitUsage)
+			return said(c, command.OnUsageError(ctx, c, err, isSub))
 		},
 		HideHelpCommand: true,
 		Flags:           redisFlags(flags...),
@@ -41,13 +41,12 @@ func liveCommand(name, usage, args, description string, flags []cli.Flag, run fu
 			if err == nil {
 				defer func() { _ = rdb.Close() }()
 				err = run(ctx, c, rdb)
-				var gone absentError
-				if errors.As(err, &gone) || isAbsent(err) {
+				if isAbsent(err) || command.Code(err) == command.ExitAbsent {
 					near := c.Args().First()
 					if name, nerr := firstName(c); nerr == nil {
 						near = name
 					}
-					err = absentError{fmt.Errorf("%w%s", err, nearLimiter(ctx, rdb, near))}
+					err = command.Error{Code: command.ExitAbsent, Err: fmt.Errorf("%w%s", err, nearLimiter(ctx, rdb, near))}
 				}
 			}
 			return ended(ctx, c, err)
@@ -63,49 +62,39 @@ type jsonError struct {
 
 // ended returns the error of a command with its exit code.
 func ended(ctx context.Context, c *cli.Command, err error) error {
-	var exit command.ExitError
-	var usage command.UsageError
+	var exit command.Error
+	known := errors.As(err, &exit)
 	switch {
-	case err == nil || errors.As(err, &exit):
+	case err == nil || known && exit.Err == nil:
 		return err
-	case ctx.Err() != nil:
-		return said(c, command.ErrInterrupted, command.ExitInterrupted)
-	case errors.As(err, &usage):
-		return said(c, err, command.ExitUsage)
-	}
-	exit = command.ExitError{Code: command.ExitFailed, Err: err}
-	var gone absentError
-	var part incomplete
-	switch {
-	case errors.As(err, &part):
-	case errors.As(err, &gone):
-		exit.Code = command.ExitAbsent
-	case isDown(err):
+	case ctx.Err() != nil && !known:
+		return said(c, command.ErrInterrupted)
+	case isDown(err) && !known:
 		exit.Code = command.ExitDown
-	case c.Name == "doctor" || c.Name == "diff":
+	case (c.Name == "doctor" || c.Name == "diff") && !known:
 		exit.Code = exitNoAccess
+	case !known:
+		exit.Code = command.ExitFailed
 	}
-	exit.Err = advise(err)
-	return said(c, exit, exit.Code)
+	if exit.Err = err; exit.Code != command.ExitUsage {
+		exit.Err = advise(err)
+	}
+	return said(c, exit)
 }
 
 // said returns the error of a command, after it was written if the command writes JSON.
-func said(c *cli.Command, err error, code int) error {
+func said(c *cli.Command, err error) error {
 	if c.Bool("json") {
-		if err := term.EncodeJSON(c.Root().Writer, jsonError{survey.OneLine(err), code}); err != nil {
+		if err := term.EncodeJSON(c.Root().Writer, jsonError{survey.OneLine(err), command.Code(err)}); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// An incomplete is the error of a command that has done a part of its work.
-type incomplete struct{ error }
-
 // isDown reports whether err says that Redis cannot be read at the moment.
 func isDown(err error) bool {
-	var none unreached
-	if errors.As(err, &none) || survey.Unreachable(err) {
+	if survey.Unreachable(err) {
 		return true
 	}
 	return err != nil && slices.ContainsFunc([]string{"LOADING ", "MASTERDOWN ", "CLUSTERDOWN "}, func(s string) bool { return strings.Contains(err.Error(), s) })
@@ -119,7 +108,7 @@ func firstName(c *cli.Command) (string, error) {
 	}
 	raw, err := base64.StdEncoding.DecodeString(name)
 	if err != nil {
-		return "", command.UsageError{Err: fmt.Errorf("with --base64, %q is no name in base64", name)}
+		return "", command.Usage("with --base64, %q is no name in base64", name)
 	}
 	return string(raw), nil
 }
@@ -128,7 +117,7 @@ func firstName(c *cli.Command) (string, error) {
 func onlyName(c *cli.Command) (string, error) {
 	name, err := firstName(c)
 	if err == nil && (c.NArg() != 1 || name == "") {
-		err = command.UsageError{Err: fmt.Errorf("%s takes one argument, the name of a limiter", c.Name)}
+		err = command.Usage("%s takes one argument, the name of a limiter", c.Name)
 	}
 	return name, err
 }
@@ -141,12 +130,9 @@ func nothingOf(st *survey.State) bool {
 	return isAbsent(st.Problem) && st.Types == [3]string{"none", "none", "none"}
 }
 
-// An absentError is the error that there is no limiter of the name that was typed.
-type absentError struct{ error }
-
 // absent returns the error that there is no limiter with this name.
 func absent(name string, rdb *liveRedis) error {
-	return absentError{fmt.Errorf("there is no limiter %q in %s (%s lists those that there are; with --remains also what deleted ones have left)", name, rdb.where, rdb.to.Command("ls", nil))}
+	return command.Error{Code: command.ExitAbsent, Err: fmt.Errorf("there is no limiter %q in %s (%s lists those that there are; with --remains also what deleted ones have left)", name, rdb.where, rdb.to.Command("ls", nil))}
 }
 
 // askable returns an error if nobody can be granted permits of what st holds: there is no limiter, it is malformed, or
@@ -158,8 +144,8 @@ func askable(st *survey.State, rdb *liveRedis) error {
 	case st.Problem != nil:
 		return fmt.Errorf("%w (%s says what to do)", st.Problem, rdb.to.Command("doctor", []string{st.Name}))
 	case st.Rate.Type == permit.PerClient && st.ClientID == "":
-		return command.UsageError{Err: fmt.Errorf("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
-			st.Name, rdb.to.Command("inspect", []string{st.Name}, "--clients"))}
+		return command.Usage("%q is a PER_CLIENT limiter, whose clients have permits of their own; name one with --client (%s lists them)",
+			st.Name, rdb.to.Command("inspect", []string{st.Name}, "--clients"))
 	}
 	return nil
 }

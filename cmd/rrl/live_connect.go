@@ -7,7 +7,6 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -52,7 +51,7 @@ type liveRedis struct {
 func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 	raw := c.String("redis")
 	if raw == "" {
-		return nil, command.UsageError{Err: errors.New("no Redis: give --redis URL, or set REDIS_URL")}
+		return nil, command.Usage("no Redis: give --redis URL, or set REDIS_URL")
 	}
 	password, err := passwordOf(c)
 	if err != nil {
@@ -75,20 +74,13 @@ func connect(ctx context.Context, c *cli.Command) (*liveRedis, error) {
 		if ctx.Err() != nil {
 			return nil, command.ErrInterrupted
 		}
-		var usage command.UsageError
-		if errors.As(err, &usage) {
+		if command.Code(err) == command.ExitUsage {
 			return nil, err
 		}
-		return nil, unreached{fmt.Errorf("the Redis at %s does not answer: %w", rdb.where, err)}
+		return nil, command.Error{Code: command.ExitDown, Err: fmt.Errorf("the Redis at %s does not answer: %w", rdb.where, err)}
 	}
 	return rdb, nil
 }
-
-// An unreached is the error that there is no connection to Redis: it does not reply, or rejects the client.
-type unreached struct{ error }
-
-// Unwrap returns the cause.
-func (e unreached) Unwrap() error { return e.error }
 
 // reach makes sure that there is a Redis with limiters. A node of a cluster holds only a part of them, so it becomes the
 // cluster.
@@ -114,7 +106,7 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.Single.Network == "unix" && err == nil:
 			return err
 		case err != nil:
-			return command.UsageError{Err: fmt.Errorf("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.Single.Addr, t.Single.DB)}
+			return command.Usage("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.Single.Addr, t.Single.DB)
 		case t.Single.DB != 0:
 			return nil // Valkey has several
 		}
@@ -160,7 +152,7 @@ func (t *target) isSentinel(ctx context.Context) error {
 	if len(urls) == 0 {
 		urls = []string{scheme + "+sentinel://" + o.Addr + "/0?master_name=NAME"}
 	}
-	return command.UsageError{Err: fmt.Errorf("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))}
+	return command.Usage("%s is a sentinel, which has no limiters; give --redis %s", o.Addr, strings.Join(urls, " or --redis "))
 }
 
 // A target is where to connect to.
@@ -174,7 +166,7 @@ type target struct {
 func targetOf(raw, user, password string) (*target, error) {
 	r, err := redisurl.Parse(raw)
 	if err != nil {
-		return nil, command.UsageError{Err: fmt.Errorf("invalid Redis URL: %w; it looks like redis://127.0.0.1:6379/0", err)}
+		return nil, command.Usage("invalid Redis URL: %w; it looks like redis://127.0.0.1:6379/0", err)
 	}
 	u, p := r.Login()
 	*u, *p = cmp.Or(user, *u), cmp.Or(password, *p)
@@ -183,8 +175,8 @@ func targetOf(raw, user, password string) (*target, error) {
 	}
 	if *u != "" && *p == "" {
 		// go-redis would leave the user out, and connect as the default user. Somebody may have written a password in the place of its name.
-		return nil, command.UsageError{Err: errors.New("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
-			"(for a user with nopass any will do; a password alone is redis://:PASSWORD@HOST:PORT)")}
+		return nil, command.Usage("a user is given without a password: add it in the URL, as in redis://USER:PASSWORD@HOST:PORT, or set REDIS_PASSWORD " +
+			"(for a user with nopass any will do; a password alone is redis://:PASSWORD@HOST:PORT)")
 	}
 	t := &target{Redis: r, raw: raw}
 	switch {
@@ -213,26 +205,26 @@ func (t *target) tls(ca, cert, key string) error {
 		return nil
 	}
 	if *config == nil {
-		return command.UsageError{Err: errors.New("--tls-ca, --tls-cert and --tls-key need a URL that begins with rediss")}
+		return command.Usage("--tls-ca, --tls-cert and --tls-key need a URL that begins with rediss")
 	}
 	if ca != "" {
 		pem, err := os.ReadFile(ca)
 		if err != nil {
-			return command.UsageError{Err: fmt.Errorf("--tls-ca: %w", err)}
+			return command.Usage("--tls-ca: %w", err)
 		}
 		pool := x509.NewCertPool()
 		if !pool.AppendCertsFromPEM(pem) {
-			return command.UsageError{Err: fmt.Errorf("--tls-ca: there is no certificate in %s", ca)}
+			return command.Usage("--tls-ca: there is no certificate in %s", ca)
 		}
 		(*config).RootCAs = pool
 	}
 	if (cert == "") != (key == "") {
-		return command.UsageError{Err: errors.New("--tls-cert and --tls-key go together")}
+		return command.Usage("--tls-cert and --tls-key go together")
 	}
 	if cert != "" {
 		pair, err := tls.LoadX509KeyPair(cert, key)
 		if err != nil {
-			return command.UsageError{Err: fmt.Errorf("--tls-cert: %w", err)}
+			return command.Usage("--tls-cert: %w", err)
 		}
 		(*config).Certificates = []tls.Certificate{pair}
 	}
@@ -270,7 +262,7 @@ func passwordOf(c *cli.Command) (string, error) {
 	if path := c.String("password-file"); path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return "", command.UsageError{Err: fmt.Errorf("--password-file: %w", err)}
+			return "", command.Usage("--password-file: %w", err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		return strings.TrimSuffix(line, "\r"), nil
@@ -287,7 +279,7 @@ func passwordOf(c *cli.Command) (string, error) {
 // askPassword reads a line from the terminal, which does not show it.
 func askPassword(c *cli.Command) (string, error) {
 	if !term.IsTerminal(int(os.Stdin.Fd())) {
-		return "", command.UsageError{Err: errors.New("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")}
+		return "", command.Usage("--ask-password: the standard input is no terminal that can hide what is typed; use --password-file or REDIS_PASSWORD")
 	}
 	fmt.Fprint(c.Root().ErrWriter, "password: ")
 	line, err := term.ReadPassword(int(os.Stdin.Fd()))

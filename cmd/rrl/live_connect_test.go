@@ -51,7 +51,7 @@ func TestTargets(t *testing.T) {
 	} {
 		g, err := targetOf(c.raw, c.user, c.password)
 		if c.err != "" {
-			require.ErrorAs(t, err, new(command.UsageError), c.raw)
+			require.Equal(t, command.ExitUsage, command.Code(err), c.raw)
 			require.ErrorContains(t, err, c.err)
 			require.NotContains(t, err.Error(), "secret")
 			continue

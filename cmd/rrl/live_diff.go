@@ -58,7 +58,7 @@ type drift struct {
 
 func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() != 1 {
-		return command.UsageError{Err: errors.New("diff takes one argument, a rule file")}
+		return command.Usage("diff takes one argument, a rule file")
 	}
 	want, err := readWanted(c.Args().First())
 	if err != nil {
@@ -103,7 +103,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		fmt.Fprintln(out, visible(note))
 	}
 	if n > 0 {
-		return command.ExitError{Code: exitSick}
+		return command.Error{Code: exitSick}
 	}
 	if !asJSON {
 		_, err = fmt.Fprintf(out, "no differences in %s\n", survey.Counted(same, "limiter"))
@@ -163,15 +163,15 @@ func writeDrift(out io.Writer, d drift) error {
 func readWanted(path string) ([]*wanted, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, command.UsageError{Err: err}
+		return nil, command.Usage("%w", err)
 	}
 	rules, err := rulefile.Parse(text)
 	if err != nil {
-		return nil, command.UsageError{Err: fmt.Errorf("%s: %w", path, err)}
+		return nil, command.Usage("%s: %w", path, err)
 	}
 	want, err := wantedOf(rules)
 	if err != nil {
-		return nil, command.UsageError{Err: fmt.Errorf("%s: %w", path, err)}
+		return nil, command.Usage("%s: %w", path, err)
 	}
 	return want, nil
 }
@@ -277,7 +277,7 @@ func exportCommand() *cli.Command {
 				return err
 			}
 			if len(errs) > 0 {
-				return incomplete{fmt.Errorf("the file is not complete: %w", errors.Join(errs...))}
+				return command.Error{Code: command.ExitFailed, Err: fmt.Errorf("the file is not complete: %w", errors.Join(errs...))}
 			}
 			return nil
 		})

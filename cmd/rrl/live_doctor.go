@@ -5,7 +5,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -64,10 +63,10 @@ func writeVerdict(out io.Writer, r *doctor.Report) error {
 
 func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() > 1 {
-		return command.UsageError{Err: errors.New("doctor takes one name at most")}
+		return command.Usage("doctor takes one name at most")
 	}
 	if c.Int("max") < 1 || c.Int("max-clients") < 1 || c.Duration("sample") < 0 {
-		return command.UsageError{Err: errors.New("--max and --max-clients are at least 1, --sample is not below 0")}
+		return command.Usage("--max and --max-clients are at least 1, --sample is not below 0")
 	}
 	role, err := appRole(c)
 	if err != nil {
@@ -84,7 +83,7 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	name, err := firstName(c)
 	if err == nil && c.Args().Present() && name == "" {
-		err = command.UsageError{Err: errors.New("doctor takes the name of a limiter, or none for all; this one is empty")}
+		err = command.Usage("doctor takes the name of a limiter, or none for all; this one is empty")
 	}
 	if err != nil {
 		return err
@@ -122,14 +121,14 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		text := bufio.NewWriter(out) // which keeps the first error for Flush
 		writeReport(text, r, c.Args().Present())
 		if err := text.Flush(); err != nil {
-			return command.ExitError{Code: exitNoAccess, Err: err} // nobody knows what was found
+			return command.Error{Code: exitNoAccess, Err: err} // nobody knows what was found
 		}
 	}
 	switch {
 	case r.Blind():
-		return command.ExitError{Code: exitNoAccess}
+		return command.Error{Code: exitNoAccess}
 	case r.Sick():
-		return command.ExitError{Code: exitSick}
+		return command.Error{Code: exitSick}
 	}
 	return nil
 }
@@ -140,9 +139,9 @@ func appRole(c *cli.Command) (rights.Role, error) {
 	role, known := map[string]rights.Role{"acquire": rights.Acquire, "administer": rights.Administer}[name]
 	switch {
 	case !known:
-		return 0, command.UsageError{Err: fmt.Errorf("--app-role %q is neither acquire nor administer", name)}
+		return 0, command.Usage("--app-role %q is neither acquire nor administer", name)
 	case c.IsSet("app-role") && c.String("app-user") == "":
-		return 0, command.UsageError{Err: errors.New("--app-role is about the user that --app-user names")}
+		return 0, command.Usage("--app-role is about the user that --app-user names")
 	}
 	return role, nil
 }

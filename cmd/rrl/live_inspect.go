@@ -36,7 +36,7 @@ func inspectCommand() *cli.Command {
 				return err
 			}
 			if c.Int("limit") < 1 {
-				return command.UsageError{Err: fmt.Errorf("--limit is at least 1")}
+				return command.Usage("--limit is at least 1")
 			}
 			s := survey.New(rdb.UniversalClient)
 			st, err := s.Read(ctx, name, c.String("client"))

@@ -46,7 +46,7 @@ func lsCommand() *cli.Command {
 				return err
 			}
 			if c.Int("limit") < 0 || c.Int64("max-keys") < 0 {
-				return command.UsageError{Err: errors.New("--limit and --max-keys are not below 0")}
+				return command.Usage("--limit and --max-keys are not below 0")
 			}
 			l := &lister{out: c.Root().Writer, asJSON: c.Bool("json"), limit: c.Int("limit"), waiting: c.Bool("waiting"), where: rdb.where}
 			if c.String("sort") != "found" {
@@ -164,7 +164,7 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 		}
 	}
 	if len(errs) > 0 {
-		return incomplete{fmt.Errorf("the list is not complete: %w", errors.Join(errs...))}
+		return command.Error{Code: command.ExitFailed, Err: fmt.Errorf("the list is not complete: %w", errors.Join(errs...))}
 	}
 	return nil
 }
@@ -177,7 +177,7 @@ func sortFlag(more string) *cli.StringFlag {
 func orderOf(c *cli.Command) (view.Order, error) {
 	by, ok := view.Orders[c.String("sort")]
 	if !ok {
-		return nil, command.UsageError{Err: fmt.Errorf("--sort %q is none of %s", c.String("sort"), strings.Join(slices.Sorted(maps.Keys(view.Orders)), ", "))}
+		return nil, command.Usage("--sort %q is none of %s", c.String("sort"), strings.Join(slices.Sorted(maps.Keys(view.Orders)), ", "))
 	}
 	return by, nil
 }

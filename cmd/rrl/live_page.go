@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -53,14 +52,14 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	host, _, err := net.SplitHostPort(c.String("listen"))
 	if err != nil {
-		return command.UsageError{Err: fmt.Errorf("--listen %q is no HOST:PORT", c.String("listen"))}
+		return command.Usage("--listen %q is no HOST:PORT", c.String("listen"))
 	}
 	local := isLoopback(host)
 	switch {
 	case token == "" && !local:
-		return command.UsageError{Err: fmt.Errorf("--listen %s can be reached from other machines, so it needs a token: --token-file FILE, or RRL_PAGE_TOKEN", c.String("listen"))}
+		return command.Usage("--listen %s can be reached from other machines, so it needs a token: --token-file FILE, or RRL_PAGE_TOKEN", c.String("listen"))
 	case token == "" && c.Bool("write"):
-		return command.UsageError{Err: errors.New("--write needs a token: --token-file FILE, or RRL_PAGE_TOKEN")}
+		return command.Usage("--write needs a token: --token-file FILE, or RRL_PAGE_TOKEN")
 	}
 	title := c.String("title")
 	if title == "" {
@@ -77,13 +76,13 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	page, err := ratelimiterpage.New(rdb.UniversalClient, opts...)
 	if err != nil {
-		return command.UsageError{Err: err}
+		return command.Usage("%w", err)
 	}
 	defer func() { _ = page.Close() }()
 	var listen net.ListenConfig
 	listener, err := listen.Listen(ctx, "tcp", c.String("listen"))
 	if err != nil {
-		return command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("--listen: %w", err)} // a network error, but not of Redis
+		return command.Error{Code: command.ExitFailed, Err: fmt.Errorf("--listen: %w", err)} // a network error, but not of Redis
 	}
 	var handler http.Handler = page
 	if local && token == "" {
@@ -103,7 +102,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = server.Shutdown(end)
-	return command.ExitError{Code: command.ExitOK}
+	return command.Error{Code: command.ExitOK}
 }
 
 // pageToken returns the token of the flag's file or of the environment, or nothing.
@@ -112,15 +111,15 @@ func pageToken(c *cli.Command) (string, error) {
 	if path := c.String("token-file"); path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return "", command.UsageError{Err: fmt.Errorf("--token-file: %w", err)}
+			return "", command.Usage("--token-file: %w", err)
 		}
 		line, _, _ := strings.Cut(string(text), "\n")
 		if token = strings.TrimSuffix(line, "\r"); token == "" {
-			return "", command.UsageError{Err: fmt.Errorf("--token-file: the first line of %s is empty", path)}
+			return "", command.Usage("--token-file: the first line of %s is empty", path)
 		}
 	}
 	if token != "" && len(token) < ratelimiterpage.MinToken {
-		return "", command.UsageError{Err: fmt.Errorf("the token has %d bytes; it has at least %d", len(token), ratelimiterpage.MinToken)}
+		return "", command.Usage("the token has %d bytes; it has at least %d", len(token), ratelimiterpage.MinToken)
 	}
 	return token, nil
 }

@@ -25,7 +25,7 @@ func peekCommand() *cli.Command {
 		[]cli.Flag{&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if c.NArg() != 2 || c.Args().First() == "" {
-				return command.UsageError{Err: fmt.Errorf("peek takes the name of a limiter and a number of permits")}
+				return command.Usage("peek takes the name of a limiter and a number of permits")
 			}
 			name, err := firstName(c)
 			if err != nil {
@@ -33,7 +33,7 @@ func peekCommand() *cli.Command {
 			}
 			n, err := strconv.ParseInt(c.Args().Get(1), 10, 64)
 			if err != nil {
-				return command.UsageError{Err: fmt.Errorf("%q is no number of permits", c.Args().Get(1))}
+				return command.Usage("%q is no number of permits", c.Args().Get(1))
 			}
 			s := survey.New(rdb.UniversalClient)
 			st, err := s.Read(ctx, name, c.String("client"))
@@ -50,7 +50,7 @@ func peekCommand() *cli.Command {
 				}
 			}
 			if errors.Is(err, permit.ErrInvalidArgument) {
-				return command.UsageError{Err: err}
+				return command.Usage("%w", err)
 			}
 			if err != nil {
 				return err
@@ -74,7 +74,7 @@ func peekCommand() *cli.Command {
 				_, err = fmt.Fprintf(out, "%s: wait %s, because of %s; %d available%s\n", asked, brief(pk.Wait), pk.Why, pk.Available, wait)
 			}
 			if err == nil && !pk.Granted() {
-				err = command.ExitError{Code: command.ExitFailed}
+				err = command.Error{Code: command.ExitFailed}
 			}
 			return err
 		})

@@ -80,7 +80,7 @@ func recordCommand() *cli.Command {
 
 func runRecord(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if c.NArg() != 1 || c.Duration("every") < 100*time.Millisecond || c.Int("limit") < 1 || c.Int("rows") < 1 || c.Duration("for") < 0 {
-		return command.UsageError{Err: errors.New("record takes one argument, a new file; --every is at least 100ms, --limit and --rows at least 1, --for not below 0")}
+		return command.Usage("record takes one argument, a new file; --every is at least 100ms, --limit and --rows at least 1, --for not below 0")
 	}
 	by, err := orderOf(c)
 	if err != nil {
@@ -88,7 +88,7 @@ func runRecord(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	file, err := os.OpenFile(c.Args().First(), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
-		return command.UsageError{Err: err}
+		return command.Usage("%w", err)
 	}
 	frames := 0
 	defer func() {
@@ -119,10 +119,10 @@ func runRecord(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 		if retry.Sleep(ctx, c.Duration("every")) != nil {
 			if frames == 0 {
-				return command.ExitError{Code: command.ExitFailed, Err: errors.New("it ended before the first look, and there is no file")}
+				return command.Error{Code: command.ExitFailed, Err: errors.New("it ended before the first look, and there is no file")}
 			}
 			fmt.Fprintf(c.Root().Writer, "%s has %s: rrl replay shows it\n", visible(c.Args().First()), survey.Counted(frames, "look"))
-			return command.ExitError{Code: command.ExitOK, Err: file.Close()}
+			return command.Error{Code: command.ExitOK, Err: file.Close()}
 		}
 	}
 }
@@ -145,7 +145,7 @@ func replayCommand() *cli.Command {
 
 func runReplay(ctx context.Context, c *cli.Command) error {
 	if c.NArg() != 1 || c.Int("rows") < 1 || c.Duration("every") < 0 {
-		return command.UsageError{Err: errors.New("replay takes one argument, a file of rrl record; --rows is at least 1, --every not below 0")}
+		return command.Usage("replay takes one argument, a file of rrl record; --rows is at least 1, --every not below 0")
 	}
 	begun, err := beginning(c.String("from"))
 	if err != nil {
@@ -157,7 +157,7 @@ func runReplay(ctx context.Context, c *cli.Command) error {
 	}
 	file, err := os.Open(c.Args().First())
 	if err != nil {
-		return command.UsageError{Err: err}
+		return command.Usage("%w", err)
 	}
 	defer func() { _ = file.Close() }()
 	in, match, found := json.NewDecoder(bufio.NewReader(file)), c.String("match"), false
@@ -167,7 +167,7 @@ func runReplay(ctx context.Context, c *cli.Command) error {
 		case err == io.EOF && found:
 			return nil
 		case err == io.EOF:
-			return command.ExitError{Code: command.ExitAbsent, Err: fmt.Errorf("no look in %s is from then on, or has that limiter", visible(c.Args().First()))}
+			return command.Error{Code: command.ExitAbsent, Err: fmt.Errorf("no look in %s is from then on, or has that limiter", visible(c.Args().First()))}
 		case errors.Is(err, io.ErrUnexpectedEOF):
 			return fmt.Errorf("%s is cut off: its last look is not whole", visible(c.Args().First()))
 		case err == nil && f.Format != frameFormat:
@@ -191,7 +191,7 @@ func runReplay(ctx context.Context, c *cli.Command) error {
 			return err
 		}
 		if retry.Sleep(ctx, c.Duration("every")) != nil {
-			return command.ExitError{Code: command.ExitOK}
+			return command.Error{Code: command.ExitOK}
 		}
 	}
 }
@@ -216,5 +216,5 @@ func beginning(from string) (func(at time.Time) bool, error) {
 			return begun
 		}, nil
 	}
-	return nil, command.UsageError{Err: fmt.Errorf("--from %q is no time such as 14:05:00 or 2026-01-31T14:05:00Z", from)}
+	return nil, command.Usage("--from %q is no time such as 14:05:00 or 2026-01-31T14:05:00Z", from)
 }

@@ -68,7 +68,7 @@ func everyFlags() []cli.Flag {
 // for again.
 func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 	if c.Duration("every") < 100*time.Millisecond || c.Int("count") < 0 {
-		return command.UsageError{Err: errors.New("--every is at least 100ms, and --count not below 0")}
+		return command.Usage("--every is at least 100ms, and --count not below 0")
 	}
 	seen := false
 	for n := 1; ; n++ {
@@ -77,7 +77,7 @@ func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 		case err == nil:
 			seen = true
 		case ctx.Err() != nil:
-			return command.ExitError{Code: command.ExitOK}
+			return command.Error{Code: command.ExitOK}
 		case !seen || !isDown(err):
 			return err
 		case c.Bool("json"):
@@ -91,7 +91,7 @@ func repeatedly(ctx context.Context, c *cli.Command, look func() error) error {
 			return nil
 		}
 		if retry.Sleep(ctx, c.Duration("every")) != nil {
-			return command.ExitError{Code: command.ExitOK}
+			return command.Error{Code: command.ExitOK}
 		}
 	}
 }
@@ -169,7 +169,7 @@ func topCommand() *cli.Command {
 				return err
 			}
 			if c.Int("limit") < 1 || c.Int("rows") < 1 {
-				return command.UsageError{Err: errors.New("--limit and --rows are at least 1")}
+				return command.Usage("--limit and --rows are at least 1")
 			}
 			by, err := orderOf(c)
 			if err != nil {

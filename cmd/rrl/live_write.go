@@ -73,7 +73,7 @@ func writeCommands() []*cli.Command {
 				return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 					deleted, err := l.Admin().Delete(ctx)
 					if err == nil && !deleted {
-						err = absentError{errors.New("there was nothing to delete")}
+						err = command.Error{Code: command.ExitAbsent, Err: errors.New("there was nothing to delete")}
 					}
 					return err
 				}, nil
@@ -103,7 +103,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		do, err := prepare(c)
 		if err != nil {
-			return command.UsageError{Err: err}
+			return command.Usage("%w", err)
 		}
 		s, out := survey.New(rdb.UniversalClient), c.Root().Writer
 		before, err := s.Read(ctx, limiter, c.String("client"))
@@ -139,7 +139,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		}
 		if err := changeOnce(ctx, at, limiter, c.String("client"), do); err != nil {
 			if errors.Is(err, ratelimiter.ErrInvalidArgument) {
-				return command.UsageError{Err: err}
+				return command.Usage("%w", err)
 			}
 			if isAbsent(err) && name == "cool-down" {
 				set := rdb.to.Command("set-rate", []string{limiter}, "--create", "--permits N", "--interval D", "--write")

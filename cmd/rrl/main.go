@@ -12,7 +12,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
@@ -46,7 +45,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		ConfigureShellCompletionCommand: completion,
 		Action: func(_ context.Context, c *cli.Command) error {
 			if name := c.Args().First(); c.Args().Present() {
-				return command.UsageError{Err: fmt.Errorf("no command %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))}
+				return command.Usage("no command %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))
 			}
 			return cli.ShowRootCommandHelp(c)
 		},

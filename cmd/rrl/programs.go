@@ -26,8 +26,8 @@ func gatewayCommand() *cli.Command {
 		Action: func(_ context.Context, c *cli.Command) error {
 			path, err := programPath(program)
 			if err != nil {
-				return command.UsageError{Err: fmt.Errorf("there is no %s beside rrl or on PATH: go install github.com/goredisson/ratelimiter/%s@latest, "+
-					"or in a clone go run ./%s", program, pkg, pkg)}
+				return command.Usage("there is no %s beside rrl or on PATH: go install github.com/goredisson/ratelimiter/%s@latest, "+
+					"or in a clone go run ./%s", program, pkg, pkg)
 			}
 			err = syscall.Exec(path, append([]string{program}, c.Args().Slice()...), os.Environ())
 			return fmt.Errorf("%s: %w; run it by itself", path, err)

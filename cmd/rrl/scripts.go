@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"slices"
 	"strconv"
@@ -27,13 +26,13 @@ func scriptsCommand() *cli.Command {
 		Action: func(_ context.Context, c *cli.Command) error {
 			all := dispatch.Loaded()
 			if c.Args().Len() > 1 {
-				return command.UsageError{Err: fmt.Errorf("scripts takes one name, not %d", c.Args().Len())}
+				return command.Usage("scripts takes one name, not %d", c.Args().Len())
 			}
 			if c.Args().Present() {
 				name := c.Args().First()
 				i := slices.IndexFunc(all, func(s *dispatch.Script) bool { return s.Name == name })
 				if i < 0 {
-					return command.UsageError{Err: fmt.Errorf("no script %q", name)}
+					return command.Usage("no script %q", name)
 				}
 				_, err := io.WriteString(c.Root().Writer, all[i].Src)
 				return err

@@ -51,7 +51,7 @@ func completion(c *cli.Command) {
 	c.HideHelpCommand = true
 	c.Action = func(_ context.Context, c *cli.Command) error {
 		if name := c.Args().First(); c.Args().Present() {
-			return command.UsageError{Err: fmt.Errorf("no completion for the shell %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))}
+			return command.Usage("no completion for the shell %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))
 		}
 		return cli.ShowSubcommandHelp(c)
 	}

@@ -29,25 +29,16 @@ const (
 )
 
 // ErrInterrupted is returned when Ctrl-C or SIGTERM ended the work before it was done.
-var ErrInterrupted = errors.New("interrupted")
+var ErrInterrupted = Error{ExitInterrupted, errors.New("interrupted")}
 
-// A UsageError is an error in the command line.
-type UsageError struct{ Err error }
-
-// Error implements error.
-func (e UsageError) Error() string { return e.Err.Error() }
-
-// Unwrap returns the cause.
-func (e UsageError) Unwrap() error { return e.Err }
-
-// An ExitError ends the program with a code of its own. Its Err is nil if everything has been said.
-type ExitError struct {
+// An Error ends the program with an exit code. Its Err is nil if everything has been said.
+type Error struct {
 	Code int
 	Err  error
 }
 
 // Error implements error.
-func (e ExitError) Error() string {
+func (e Error) Error() string {
 	if e.Err == nil {
 		return fmt.Sprint("exit code ", e.Code)
 	}
@@ -55,7 +46,22 @@ func (e ExitError) Error() string {
 }
 
 // Unwrap returns the cause.
-func (e ExitError) Unwrap() error { return e.Err }
+func (e Error) Unwrap() error { return e.Err }
+
+// Usage returns the Error of a command line that is wrong.
+func Usage(format string, args ...any) Error { return Error{ExitUsage, fmt.Errorf(format, args...)} }
+
+// Code returns the exit code of an error.
+func Code(err error) int {
+	var exit Error
+	switch {
+	case err == nil:
+		return ExitOK
+	case errors.As(err, &exit):
+		return exit.Code
+	}
+	return ExitFailed
+}
 
 // Main calls run with the arguments of the process, and a context that a signal ends, and ends the process.
 func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer) int) {
@@ -77,28 +83,19 @@ func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer)
 	if len(args) > 1 && app.Command(args[1]) != nil {
 		help = app.Name + " " + args[1] + " --help"
 	}
-	var usage UsageError
-	var exit ExitError
-	switch {
-	case err == nil:
-		return ExitOK
-	case errors.Is(err, ErrInterrupted):
-		fmt.Fprintln(stderr, app.Name+": interrupted")
-		return ExitInterrupted
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "%s: %s (see %s)\n", app.Name, lines(err), help)
-		return ExitUsage
-	case errors.As(err, &exit):
-		if exit.Err != nil {
-			fmt.Fprintf(stderr, "%s: %s\n", app.Name, lines(exit.Err))
-		}
-		return exit.Code
+	var exit Error
+	if err == nil || errors.As(err, &exit) && exit.Err == nil {
+		return Code(err)
 	}
-	fmt.Fprintf(stderr, "%s: %s\n", app.Name, lines(err))
-	return ExitFailed
+	see := ""
+	if Code(err) == ExitUsage {
+		see = " (see " + help + ")"
+	}
+	fmt.Fprintf(stderr, "%s: %s%s\n", app.Name, lines(err), see)
+	return Code(err)
 }
 
-// OnUsageError returns a UsageError, which names the flag that was perhaps meant.
+// OnUsageError returns an error of usage, which names the flag that was perhaps meant.
 func OnUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if _, flag, ok := strings.Cut(err.Error(), "provided but not defined: "); ok {
 		flag = strings.TrimLeft(flag, "-")
@@ -107,7 +104,7 @@ func OnUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
 	if missing := missingFlags(c); strings.HasPrefix(err.Error(), "Required flag") && missing != "" {
 		err = fmt.Errorf("%s needs %s", c.Name, missing)
 	}
-	return UsageError{err}
+	return Usage("%w", err)
 }
 
 // missingFlags returns the flags that c must have and has not, each with what it takes: "--for D, such as 5m".
@@ -122,10 +119,10 @@ func missingFlags(c *cli.Command) string {
 	return strings.Join(missing, ", and ")
 }
 
-// NoArguments returns a UsageError if c, which takes no arguments, was given some.
+// NoArguments returns an error of usage if c, which takes no arguments, was given some.
 func NoArguments(c *cli.Command) error {
 	if c.Args().Present() {
-		return UsageError{fmt.Errorf("%s takes no argument %q", c.Name, c.Args().First())}
+		return Usage("%s takes no argument %q", c.Name, c.Args().First())
 	}
 	return nil
 }
