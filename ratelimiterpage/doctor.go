@@ -211,38 +211,21 @@ func (h *Handler) examine(ctx context.Context, v *pageView, name string) *report
 // reportOf puts the findings together that say the same of several limiters, the worst first.
 func (h *Handler) reportOf(v *pageView, r *doctor.Report, one bool) *reportView {
 	o := &reportView{pageView: v, Sick: r.Sick(), Blind: r.Blind(), Limiters: v.number(int64(r.Limiters))}
-	if slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return len(f.Commands) > 0 }) {
-		o.Note = v.said(h.to.Note().String(), h.to.Note())
-	}
-	list := slices.Clone(r.Findings)
-	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
-	type key struct {
-		check, means string
-		severity     doctor.Severity
-	}
-	at := map[key]int{}
-	for _, f := range list {
-		k := key{f.Check, f.Means, f.Severity}
-		i, ok := at[k]
-		if !ok {
-			i = len(o.Groups)
-			at[k] = i
-			o.Groups = append(o.Groups, groupView{findingView: h.finding(v, f)})
+	o.Note = v.Say(r.Needs(h.to))
+	for _, group := range r.Groups() {
+		g := groupView{findingView: h.finding(v, group[0]), Count: len(group), More: max(0, len(group)-namesShown-namesKept)}
+		for i, f := range group[:len(group)-g.More] {
+			x := h.finding(v, f)
+			if one {
+				x.Who, x.Link = survey.VisibleName(f.Client), ""
+			}
+			if i < namesShown {
+				g.First = append(g.First, x)
+			} else {
+				g.Rest = append(g.Rest, x)
+			}
 		}
-		g := &o.Groups[i]
-		x := h.finding(v, f)
-		if one {
-			x.Who = survey.VisibleName(f.Client)
-			x.Link = ""
-		}
-		switch g.Count++; {
-		case len(g.First) < namesShown:
-			g.First = append(g.First, x)
-		case len(g.Rest) < namesKept:
-			g.Rest = append(g.Rest, x)
-		default:
-			g.More++
-		}
+		o.Groups = append(o.Groups, g)
 	}
 	for i, s := range r.Skipped {
 		if i == 2*namesShown {

@@ -123,9 +123,9 @@ func (v *pageView) Expires(ttl time.Duration) string {
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 	e := chinese.Checks[f.Check]
-	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.said(f.Found, f.FoundText)),
+	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.Say(f.FoundText)),
 		Means: v.explained(f.Means, e.Means), Java: v.explained(f.Java, e.Java), Go: v.explained(f.Go, e.Go),
-		Fix: survey.Visible(v.said(f.Fix, f.FixText)), Who: survey.VisibleName(f.Limiter)}
+		Fix: survey.Visible(v.Say(f.FixText)), Who: survey.VisibleName(f.Limiter)}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
 		o.Commands = f.Commands
 	}
@@ -202,7 +202,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 		to = to.At(st.Node)
 	}
 	lv.Commands = commands(to, name, client, lv.Live != nil && lv.Live.PerClient)
-	lv.Note = v.said(to.Note().String(), to.Note())
+	lv.Note = v.Say(to.Note())
 	h.beginRound(false)
 	v.noteHealth(h)
 	h.render(w, status, "limiter", v, lv)

@@ -145,16 +145,13 @@ func (v *pageView) downText(since time.Time, why string) string {
 // t returns a text in the language of the page.
 func (v *pageView) t(text string, args ...any) string { return translate(v.Lang, text, args...) }
 
-// said returns a text of a finding in the language of the page.
-func (v *pageView) said(english string, text doctor.Text) string {
+// Say returns a text in the language of the page.
+func (v *pageView) Say(text doctor.Text) string {
 	if v.Lang == "zh" {
 		return text.In(v.t)
 	}
-	return english
+	return text.String()
 }
-
-// Say returns a text in the language of the page.
-func (v *pageView) Say(text doctor.Text) string { return v.said(text.String(), text) }
 
 // explained returns what a finding means in the language of the page: its own text, or else that of its check.
 func (v *pageView) explained(english, ofCheck string) string {

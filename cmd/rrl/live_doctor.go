@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
@@ -109,9 +108,7 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 		r.Add(access)
 	}
-	if slices.ContainsFunc(r.Findings, func(f doctor.Finding) bool { return len(f.Commands) > 0 }) {
-		r.Note = rdb.to.Note().String()
-	}
+	r.Note = r.Needs(rdb.to).String()
 	out := c.Root().Writer
 	if c.Bool("json") {
 		if err := writeVerdict(out, r); err != nil {
@@ -162,22 +159,10 @@ const namesShown = 5
 
 // writeReport writes the findings, the worst first. Those of one check of many limiters are put together.
 func writeReport(out io.Writer, r *doctor.Report, one bool) {
-	list := slices.Clone(r.Findings)
-	slices.SortStableFunc(list, func(a, b doctor.Finding) int { return int(b.Severity) - int(a.Severity) })
-	for len(list) > 0 {
-		f := list[0]
-		same := func(x doctor.Finding) bool {
-			return x.Check == f.Check && x.Severity == f.Severity && x.Means == f.Means && (x.Limiter == "") == (f.Limiter == "")
-		}
+	for _, group := range r.Groups() {
+		f := group[0]
 		fmt.Fprintf(out, "%s  %s\n", strings.ToUpper(f.Severity.String()), f.Check)
-		n := 0
-		for _, x := range list {
-			if !same(x) {
-				continue
-			}
-			if n++; n > namesShown {
-				continue
-			}
+		for _, x := range group[:min(namesShown, len(group))] {
 			who := visibleName(x.Limiter)
 			if who == "" {
 				who = "server " + visible(x.Node)
@@ -190,14 +175,13 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 				fmt.Fprintf(out, "      fix: %s\n", visible(x.Fix))
 			}
 		}
-		if n > namesShown {
-			fmt.Fprintf(out, "  and %d more; --json has all\n", n-namesShown)
+		if n := len(group) - namesShown; n > 0 {
+			fmt.Fprintf(out, "  and %d more; --json has all\n", n)
 		}
 		if f.Fix != "" && f.Limiter == "" {
 			fmt.Fprintf(out, "      fix: %s\n", visible(f.Fix))
 		}
 		fmt.Fprintf(out, "    means: %s\n    Java:  %s\n    Go:    %s\n\n", f.Means, f.Java, f.Go)
-		list = slices.DeleteFunc(list, same)
 	}
 	if r.Note != "" {
 		fmt.Fprintf(out, "%s\n\n", visible(r.Note))

@@ -87,14 +87,38 @@ func (r *Report) Add(other *Report) {
 	r.Findings, r.Skipped = append(r.Findings, other.Findings...), append(r.Skipped, other.Skipped...)
 }
 
+// Groups returns the findings of which it takes one explanation, the worst first: those of one check that mean the same.
+func (r *Report) Groups() (groups [][]Finding) {
+	list := slices.Clone(r.Findings)
+	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	type key struct {
+		check, means string
+		severity     Severity
+		server       bool
+	}
+	at := map[key]int{}
+	for _, f := range list {
+		k := key{f.Check, f.Means, f.Severity, f.Limiter == ""}
+		if _, ok := at[k]; !ok {
+			at[k] = len(groups)
+			groups = append(groups, nil)
+		}
+		groups[at[k]] = append(groups[at[k]], f)
+	}
+	return groups
+}
+
+// Needs returns what the commands of the findings need, which are about to, beside what they have.
+func (r *Report) Needs(to Target) Text {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return len(f.Commands) > 0 }) {
+		return to.Note()
+	}
+	return Text{}
+}
+
 // Sick reports whether there is a finding that is more than Info.
 func (r *Report) Sick() bool {
-	for _, f := range r.Findings {
-		if f.Severity > Info {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Severity > Info })
 }
 
 // Blind reports whether something was not looked at that may be unhealthy.
