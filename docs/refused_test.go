@@ -70,7 +70,7 @@ var provoked = map[string]func(x *refusal) bool{
 		api := redistest.Must(inbound.New(x.client(), x.name, ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second},
 			inbound.WithKeys(inbound.ByClientAddress(inbound.ClientAddress{Trusted: []netip.Prefix{}}))))(x.t)
 		require.NoError(x.t, api.Start(x.t.Context()))
-		var last inbound.Answer
+		var last inbound.Decision
 		for range 6 {
 			last = api.DecideRequest(httptest.NewRequest("GET", "/", nil))
 		}

@@ -60,7 +60,7 @@ func ExampleWithHealthChecks() {
 	if err != nil {
 		panic(err)
 	}
-	calls, err := inbound.NewRules(nil, []inbound.Rule{{Name: "calls", Limiter: func(string) limit.Limiter { return window }}})
+	calls, err := inbound.NewRules(nil, []inbound.Rule{{Name: "calls", LimiterFor: func(string) limit.Limiter { return window }}})
 	if err != nil {
 		panic(err)
 	}

@@ -105,14 +105,14 @@ func admit(m *inbound.Middleware, r *http.Request) error {
 
 // setHeader reports the limit in the header of a call. It ignores the error if an interceptor has sent the header
 // already.
-func setHeader(ctx context.Context, a *inbound.Answer) {
+func setHeader(ctx context.Context, a *inbound.Decision) {
 	if fields := fieldsOf(a); len(fields) > 0 {
 		_ = grpc.SetHeader(ctx, fields)
 	}
 }
 
 // rejection returns the trailer and the status of a call that does not pass.
-func rejection(ctx context.Context, a *inbound.Answer) (metadata.MD, error) {
+func rejection(ctx context.Context, a *inbound.Decision) (metadata.MD, error) {
 	wait := a.RetryAfter
 	if a.Outcome == inbound.OutcomeRejected && wait > 0 {
 		wait = a.Result.Wait // RetryAfter is in whole seconds
@@ -122,7 +122,7 @@ func rejection(ctx context.Context, a *inbound.Answer) (metadata.MD, error) {
 	return trailer, reason(a, wait)
 }
 
-func fieldsOf(a *inbound.Answer) metadata.MD {
+func fieldsOf(a *inbound.Decision) metadata.MD {
 	fields := metadata.MD{}
 	for k, v := range a.Header() {
 		fields[strings.ToLower(k)] = v
@@ -140,7 +140,7 @@ func pushback(ctx context.Context, wait time.Duration) string {
 }
 
 // reason returns the status of a call that does not pass.
-func reason(a *inbound.Answer, wait time.Duration) error {
+func reason(a *inbound.Decision, wait time.Duration) error {
 	s := status.Newf(codes.ResourceExhausted, "too many requests: the limit is %q", a.Policy)
 	switch {
 	case a.Outcome == inbound.OutcomeClosed:

@@ -202,7 +202,7 @@ func TestManyMessages(t *testing.T) {
 	rate := ratelimiter.Rate{Permits: messages, Interval: time.Hour}
 	window, err := limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: messages, Interval: 1000 * time.Hour}})
 	require.NoError(t, err)
-	m, err := inbound.NewRules(nil, []inbound.Rule{{Name: "messages", Rate: rate, Limiter: func(string) limit.Limiter { return window }}}, inbound.WithXRateLimit())
+	m, err := inbound.NewRules(nil, []inbound.Rule{{Name: "messages", Rate: rate, LimiterFor: func(string) limit.Limiter { return window }}}, inbound.WithXRateLimit())
 	require.NoError(t, err)
 	count := func(_ any, stream grpc.ServerStream, _ *grpc.StreamServerInfo, _ grpc.StreamHandler) error {
 		served, in := 0, new(emptypb.Empty)

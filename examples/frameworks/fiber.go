@@ -3,8 +3,6 @@
 package frameworks
 
 import (
-	"net/http"
-
 	"github.com/gofiber/fiber/v2"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
 )
@@ -13,17 +11,14 @@ import (
 // unless the Config of fiber says which header holds the address.
 func fiberLimit(m *inbound.Middleware) fiber.Handler {
 	return func(c *fiber.Ctx) error {
-		a := m.Decide(c.UserContext(), 1, c.IP())
-		for name, values := range a.Header() {
+		d := m.Decide(c.UserContext(), 1, c.IP())
+		for name, values := range d.Header() {
 			c.Append(name, values...)
 		}
-		switch {
-		case a.Passes():
-			return c.Next()
-		case a.Outcome == inbound.OutcomeClosed:
-			return c.SendStatus(http.StatusServiceUnavailable)
+		if !d.Passes() {
+			return c.SendStatus(d.Status())
 		}
-		return c.SendStatus(http.StatusTooManyRequests)
+		return c.Next()
 	}
 }
 

@@ -15,20 +15,17 @@ import (
 // any proxy until Engine.SetClientIPFunc says which.
 func hertzLimit(m *inbound.Middleware) app.HandlerFunc {
 	return func(ctx context.Context, c *app.RequestContext) {
-		a := m.Decide(ctx, 1, c.ClientIP())
-		for name, values := range a.Header() {
+		d := m.Decide(ctx, 1, c.ClientIP())
+		for name, values := range d.Header() {
 			for _, v := range values {
 				c.Response.Header.Add(name, v)
 			}
 		}
-		switch {
-		case a.Passes():
-			c.Next(ctx)
-		case a.Outcome == inbound.OutcomeClosed:
-			c.AbortWithStatus(http.StatusServiceUnavailable)
-		default:
-			c.AbortWithStatus(http.StatusTooManyRequests)
+		if !d.Passes() {
+			c.AbortWithStatus(d.Status())
+			return
 		}
+		c.Next(ctx)
 	}
 }
 

@@ -136,7 +136,7 @@ func TestClientAddressOfUnixSockets(t *testing.T) {
 func TestBehindAUnixSocket(t *testing.T) {
 	for trusted, want := range map[bool][]int{true: {200, 200, 429}, false: {200, 429, 429}} {
 		windows := map[string]limit.Limiter{}
-		m, err := NewRules(nil, []Rule{{Name: "x", Keys: []KeyFunc{ByClientAddress(ClientAddress{TrustedUnix: trusted})}, Limiter: func(key string) limit.Limiter {
+		m, err := NewRules(nil, []Rule{{Name: "x", Keys: []KeyFunc{ByClientAddress(ClientAddress{TrustedUnix: trusted})}, LimiterFor: func(key string) limit.Limiter {
 			if windows[key] == nil {
 				windows[key] = redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Hour}}))(t)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,9 +115,9 @@ func TestDecisions(t *testing.T) {
 		var told []Decision
 		var failures []error
 		weights := map[string]int64{"/free": 0, "/odd": -1, "/": 1, "/never": 2, "/huge": 1 << 62}
-		var why Rejection
+		var why Decision
 		options := []Option{
-			WithRejection(func(w http.ResponseWriter, _ *http.Request, r Rejection) { why = r; w.WriteHeader(r.Status) }),
+			WithRejection(func(w http.ResponseWriter, _ *http.Request, d Decision) { why = d; w.WriteHeader(d.Status()) }),
 			WithWeight(func(r *http.Request) int64 {
 				if r.URL.Path == "/panic" {
 					panic("no weight")
@@ -155,6 +156,14 @@ func TestDecisions(t *testing.T) {
 			require.Equal(t, c.outcome, told[0].Outcome)
 			require.Equal(t, w.key, told[0].Policy)
 			require.Equal(t, c.outcome != OutcomeUnlimited, told[0].Limiter != "")
+			require.Equal(t, c.status != 200, !told[0].Passes())
+			require.Equal(t, map[bool]int{true: c.status}[c.status != 200], told[0].Status())
+			for name, values := range told[0].Header() {
+				require.Equal(t, values, a.Header()[name])
+			}
+			if c.status != 200 {
+				require.Equal(t, told[0], why, "the functions of both options get the same")
+			}
 			if c.err == "" {
 				require.NoError(t, told[0].Err)
 				continue
@@ -175,5 +184,22 @@ func TestDecisions(t *testing.T) {
 		require.Equal(t, 429, ask(h, "1.1.1.1:1", "/").Code)
 		require.Len(t, failures, 1)
 		require.ErrorContains(t, failures[0], "mine")
+	})
+}
+
+// TestPolicyIsThatOfTheFields checks that a Decision names the policy as the header fields do, without the braces that are for a
+// Redis Cluster.
+func TestPolicyIsThatOfTheFields(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var told, why Decision
+		m := redistest.Must(New(w.client, "{"+w.key+"}:x", ratelimiter.PerMinute(1), WithDecisions(func(_ *http.Request, d Decision) { told = d }),
+			WithRejection(func(w http.ResponseWriter, _ *http.Request, d Decision) { why = d; w.WriteHeader(d.Status()) })))(t)
+		require.Equal(t, w.key+":x", m.Decide(t.Context(), 0).Policy)
+		require.Equal(t, w.key+":x", m.Decide(t.Context(), 1).Policy)
+		a := ask(m.Handler(answers), "1.1.1.1:1", "/")
+		require.Equal(t, 429, a.Code)
+		require.Equal(t, fmt.Sprintf("%q;r=0;t=60", told.Policy), a.Header().Get("RateLimit"))
+		require.Equal(t, w.key+":x", why.Policy)
+		require.Equal(t, "{"+w.key+"}:x", why.Limiter)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
@@ -33,8 +34,8 @@ func ExampleMiddleware_Decide() {
 		panic(err)
 	}
 	for range 3 {
-		answer := limit.Decide(context.Background(), 1, "tenant-7")
-		fmt.Println(answer.Passes(), answer.Result.Available, answer.RetryAfter)
+		d := limit.Decide(context.Background(), 1, "tenant-7")
+		fmt.Println(d.Passes(), d.Result.Available, d.RetryAfter)
 	}
 	// Output:
 	// true 1 0s
@@ -65,10 +66,10 @@ func ExampleNewRules() {
 		Rate: ratelimiter.PerSecond(10),
 		Keys: []inbound.KeyFunc{inbound.ByClientAddress(inbound.ClientAddress{})},
 	}, {
-		Name:    "user",
-		Rate:    ratelimiter.PerHour(1000), // what the fields tell
-		Keys:    []inbound.KeyFunc{inbound.ByHeader("X-Api-Key")},
-		Limiter: func(key string) limit.Limiter { return users.For(key) },
+		Name:       "user",
+		Rate:       ratelimiter.PerHour(1000), // what the fields tell
+		Keys:       []inbound.KeyFunc{inbound.ByHeader("X-Api-Key")},
+		LimiterFor: func(key string) limit.Limiter { return users.For(key) },
 	}}, inbound.WithXRateLimit())
 	if err != nil {
 		panic(err)
@@ -85,16 +86,20 @@ func ExampleNewRules() {
 	// 10 9
 }
 
-// A program with a server of its own kind writes the fields of an Answer itself.
-func ExampleAnswer() {
-	write := func(w http.ResponseWriter, answer inbound.Answer) bool {
-		for name, values := range answer.Header() {
+// A program with a server of its own kind writes the fields and the status of a Decision itself.
+func ExampleDecision_Status() {
+	pass := func(w http.ResponseWriter, d inbound.Decision) bool {
+		for name, values := range d.Header() {
 			w.Header()[name] = values
 		}
-		return answer.Passes()
+		if !d.Passes() {
+			w.WriteHeader(d.Status())
+		}
+		return d.Passes()
 	}
-	fmt.Println(write(httptest.NewRecorder(), inbound.Answer{Decision: inbound.Decision{Outcome: inbound.OutcomeGranted}}))
-	// Output: true
+	w := httptest.NewRecorder()
+	fmt.Println(pass(w, inbound.Decision{Outcome: inbound.OutcomeRejected, RetryAfter: time.Minute}), w.Code, w.Header())
+	// Output: false 429 map[Retry-After:[60]]
 }
 
 // Requests that passed because Redis was away are logged, and panics of the functions that the Middleware was given.
@@ -114,7 +119,7 @@ func ExampleDecision() {
 }
 
 // A rejection in the form of an API's own errors. Other responses do not have the fields of the limits.
-func ExampleRejection() {
+func ExampleWithRejection() {
 	m := miniredis.NewMiniRedis()
 	if err := m.Start(); err != nil {
 		panic(err)
@@ -126,10 +131,10 @@ func ExampleRejection() {
 	}
 	defer client.Close()
 	limits, err := inbound.New(client, "api", ratelimiter.PerHour(1),
-		inbound.WithHeaders(inbound.HeadersRejected),
-		inbound.WithRejection(func(w http.ResponseWriter, _ *http.Request, why inbound.Rejection) {
-			w.WriteHeader(why.Status)
-			fmt.Fprintf(w, `{"error": "too many requests", "minutes": %.0f}`, why.RetryAfter.Minutes())
+		inbound.WithHeadersOnRejection(),
+		inbound.WithRejection(func(w http.ResponseWriter, _ *http.Request, d inbound.Decision) {
+			w.WriteHeader(d.Status())
+			fmt.Fprintf(w, `{"error": "too many requests", "minutes": %.0f}`, d.RetryAfter.Minutes())
 		}))
 	if err != nil {
 		panic(err)

@@ -66,7 +66,7 @@ func (m *Middleware) Start(ctx context.Context) error {
 	}
 	var list []error
 	for _, r := range m.rules {
-		if r.Limiter == nil {
+		if r.LimiterFor == nil {
 			list = append(list, m.begin(ctx, r))
 		}
 	}

@@ -12,17 +12,22 @@ import (
 	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
-// Headers says on which responses a Middleware reports its limit.
-type Headers int
+// headers says on which responses a Middleware reports its limit.
+type headers int
 
-// The fields are RateLimit and RateLimit-Policy of
-// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11). Every rejection has
-// Retry-After, whatever is chosen.
 const (
-	HeadersAlways   Headers = iota // on every limited response
-	HeadersRejected                // on rejections only
-	HeadersNever
+	headersAlways headers = iota // on every limited response
+	headersRejected
+	headersNever
 )
+
+// WithHeadersOnRejection sets the fields RateLimit and RateLimit-Policy of
+// https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/ (revision 11), and those of [WithXRateLimit], on
+// rejections only. The default is every limited response.
+func WithHeadersOnRejection() Option { return func(c *config) { c.headers = headersRejected } }
+
+// WithoutHeaders leaves out those of [WithHeadersOnRejection] on all responses. Every rejection has Retry-After nevertheless.
+func WithoutHeaders() Option { return func(c *config) { c.headers = headersNever } }
 
 // WithXRateLimit adds three fields that many clients know to the same responses: X-RateLimit-Limit,
 // X-RateLimit-Remaining and X-RateLimit-Reset. With several rules they are those of the rule that rejects, or else of
@@ -38,37 +43,37 @@ func WithXRateLimit() Option { return func(c *config) { c.xRateLimit = true } }
 func WithLimiterHeader() Option { return func(c *config) { c.named = true } }
 
 // Header returns the header fields for the response to the request, as [Middleware.Handler] sets them. They are
-// RateLimit and RateLimit-Policy, see [WithHeaders], those of [WithXRateLimit] and [WithLimiterHeader], and
+// RateLimit and RateLimit-Policy, see [WithHeadersOnRejection], those of [WithXRateLimit] and [WithLimiterHeader], and
 // Retry-After if the request does not pass.
-func (a Answer) Header() http.Header {
+func (d Decision) Header() http.Header {
 	h := http.Header{}
-	a.setHeader(h)
+	d.setHeader(h)
 	return h
 }
 
-// setHeader sets the fields of [Answer.Header] in h; other Middlewares may have set theirs there.
-func (a *Answer) setHeader(h http.Header) {
-	if a.fields != nil && (a.fields.headers == HeadersAlways || a.fields.headers == HeadersRejected && a.Outcome == OutcomeRejected) {
-		for i := range a.parts {
-			if p := &a.parts[i]; p.tells() {
+// setHeader sets the fields of [Decision.Header] in h; other Middlewares may have set theirs there.
+func (d *Decision) setHeader(h http.Header) {
+	if d.fields != nil && (d.fields.headers == headersAlways || d.fields.headers == headersRejected && d.Outcome == OutcomeRejected) {
+		for i := range d.parts {
+			if p := &d.parts[i]; p.tells() {
 				setHeaders(h, p.rule.policy, p.result.Rate, p.result.Available, p.result.Wait)
 			}
 		}
-		if a.fields.xRateLimit && len(a.parts) > 0 {
-			setXRateLimit(h, tightest(a.parts))
+		if d.fields.xRateLimit && len(d.parts) > 0 {
+			setXRateLimit(h, tightest(d.parts))
 		}
 	}
-	if a.fields != nil && a.fields.named && !a.Passes() && a.Limiter != "" {
-		h.Set("X-RateLimit-Limiter", a.Limiter) // printable ASCII: keys are escaped
+	if d.fields != nil && d.fields.named && !d.Passes() && d.Limiter != "" {
+		h.Set("X-RateLimit-Limiter", d.Limiter) // printable ASCII: keys are escaped
 	}
-	if !a.Passes() && a.RetryAfter > 0 {
-		h.Set("Retry-After", sfInteger(int64(a.RetryAfter/time.Second)))
+	if !d.Passes() && d.RetryAfter > 0 {
+		h.Set("Retry-After", sfInteger(int64(d.RetryAfter/time.Second)))
 	}
 }
 
 // tells reports whether the numbers of p are known.
 func (p *part) tells() bool {
-	return p.err == nil && !p.unknown && (p.rule.Limiter != nil || p.result.Rate.Permits > 0 && p.result.Rate.Interval > 0)
+	return p.err == nil && !p.unknown && (p.rule.LimiterFor != nil || p.result.Rate.Permits > 0 && p.result.Rate.Interval > 0)
 }
 
 // setXRateLimit sets the fields of WithXRateLimit, and overwrites those of a Middleware around this one.

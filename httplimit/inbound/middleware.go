@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/goredisson/ratelimiter"
 )
@@ -41,23 +40,6 @@ type Middleware struct {
 	told map[difference]bool // the other rates that the function of WithFailures was told of
 }
 
-// A Rejection says why a request is rejected.
-type Rejection struct {
-	// Status is 429, or 503 if no decision was possible.
-	Status int
-	// Limiter is the limiter's name in Redis. It may contain more than the client should know.
-	Limiter string
-	// Policy is the name of the rule that rejects, without braces, as in RateLimit-Policy. With one rule it is the
-	// name of the Middleware. If several rules reject, it is the one with the longest wait.
-	Policy string
-	// RetryAfter is the value of the header field of that name, in whole seconds. It is 0 if there is no such field,
-	// because the request can never be granted.
-	RetryAfter time.Duration
-	// Err is the cause of a 503. For a 429 it is set if the request asks for more permits than there are, or if its
-	// weight is not known.
-	Err error
-}
-
 // Handler returns a handler that calls next for the requests that pass, and responds to the others itself.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,22 +51,18 @@ func (m *Middleware) Handler(next http.Handler) http.Handler {
 
 // admit reports whether the request may go on. If not, it has written the response.
 func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
-	a := m.DecideRequest(r)
-	a.setHeader(w.Header())
-	if a.Passes() {
+	d := m.DecideRequest(r)
+	d.setHeader(w.Header())
+	if d.Passes() {
 		return true
 	}
-	status := http.StatusTooManyRequests
-	if a.Outcome == OutcomeClosed {
-		status = http.StatusServiceUnavailable
-	}
-	why := Rejection{Status: status, Limiter: a.Limiter, Policy: policyName(a.Policy), RetryAfter: a.RetryAfter, Err: a.Err}
 	if m != nil && m.cfg.rejected != nil {
-		m.cfg.rejected(w, r, why)
+		m.cfg.rejected(w, r, d)
 		return false
 	}
+	status := d.Status()
 	// The problem types are the draft's.
-	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", status, a.violated()}
+	p := problem{"https://iana.org/assignments/http-problem-types#quota-exceeded", "Too many requests", status, d.violated()}
 	if status == http.StatusServiceUnavailable {
 		p.Type, p.Title = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity", "The limit cannot be checked now"
 	}
@@ -95,15 +73,15 @@ func (m *Middleware) admit(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // violated returns the names of the policies that rejected the request.
-func (a *Answer) violated() []string {
+func (d *Decision) violated() []string {
 	var names []string
-	for _, p := range a.parts {
+	for _, p := range d.parts {
 		if p.rejected() {
 			names = append(names, policyName(p.rule.Name))
 		}
 	}
 	if len(names) == 0 {
-		names = []string{policyName(a.Policy)}
+		names = []string{d.Policy}
 	}
 	return names
 }

@@ -83,9 +83,10 @@ func TestMiddlewareAnswers(t *testing.T) {
 }
 
 func TestMiddlewareHeadersByChoice(t *testing.T) {
-	for choice, want := range map[Headers][2]bool{HeadersAlways: {true, true}, HeadersRejected: {false, true}, HeadersNever: {}} {
+	for choice, want := range map[string][2]bool{"always": {true, true}, "rejected": {false, true}, "never": {}} {
 		inWorld(t, func(t *testing.T, w *world) {
-			h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: 1500 * time.Millisecond}, WithHeaders(choice)).Handler(answers)
+			options := map[string][]Option{"rejected": {WithHeadersOnRejection()}, "never": {WithHeadersOnRejection(), WithoutHeaders()}}[choice]
+			h := w.middleware(ratelimiter.Rate{Permits: 1, Interval: 1500 * time.Millisecond}, options...).Handler(answers)
 			for i, there := range want {
 				a := ask(h, "203.0.113.9:1", "/")
 				require.Equal(t, []int{200, 429}[i], a.Code)
@@ -187,13 +188,13 @@ func TestMiddlewareInsideAMux(t *testing.T) {
 func TestMiddlewareWeights(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		weights := map[string]int64{"/free": 0, "/cheap": 1, "/dear": 4}
-		var why Rejection
+		var why Decision
 		h := w.middleware(ratelimiter.Rate{Permits: 10, Interval: time.Minute},
 			WithWeight(func(r *http.Request) int64 { return weights[r.URL.Path] }),
 			WithKeys(func(r *http.Request) (string, bool) { return "", r.Header.Get("X-Staff") == "" }),
-			WithRejection(func(w http.ResponseWriter, _ *http.Request, r Rejection) {
-				why = r
-				w.WriteHeader(r.Status)
+			WithRejection(func(w http.ResponseWriter, _ *http.Request, d Decision) {
+				why = d
+				w.WriteHeader(d.Status())
 				_, _ = io.WriteString(w, "later")
 			})).Handler(answers)
 		left := func(path string) string {
@@ -206,7 +207,8 @@ func TestMiddlewareWeights(t *testing.T) {
 		a := ask(h, "1.1.1.1:1", "/dear")
 		require.Equal(t, 429, a.Code)
 		require.Equal(t, "later", a.Body.String())
-		require.Equal(t, Rejection{Status: 429, Limiter: w.key + ":", Policy: w.key, RetryAfter: time.Minute}, why)
+		require.Equal(t, 429, why.Status())
+		require.Equal(t, []any{w.key + ":", w.key, time.Minute, int64(1)}, []any{why.Limiter, why.Policy, why.RetryAfter, why.Result.Available})
 		require.Equal(t, 200, ask(h, "1.1.1.1:1", "/dear", "X-Staff", "yes").Code)
 		require.Equal(t, "r=0", left("/cheap"))
 	})
@@ -292,7 +294,6 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		{client, "x", ratelimiter.Rate{Permits: 1 << 32, Interval: time.Second}, nil},
 		{client, "x", ratelimiter.Rate{Permits: 1, Interval: time.Second, KeepAlive: time.Millisecond}, nil},
 		{client, "x", rate, WithDecisionTime(0)},
-		{client, "x", rate, WithHeaders(3)},
 		{client, "x", rate, WithKeys(nil)},
 		{client, "x", rate, WithOutagePolicy(ratelimiter.LocalQuota(rate, 0))},
 	} {

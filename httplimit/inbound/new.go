@@ -20,7 +20,7 @@ type Rule struct {
 	// Name is the beginning of the limiters' names, and, without its braces, the name of the policy in the header
 	// fields. It is printable ASCII. Rules of one Middleware must have different names.
 	Name string
-	// Rate is the rate of the limiters. If Limiter is set, Rate is only used for the fields RateLimit-Policy and
+	// Rate is the rate of the limiters. If LimiterFor is set, Rate is only used for the fields RateLimit-Policy and
 	// X-RateLimit-Limit. If it is zero then, they have the rate of the limiter that was asked, each tenant's own for
 	// example, if that is one of package limit whose rate is a number of permits per interval; otherwise they do not
 	// contain the rule.
@@ -31,15 +31,15 @@ type Rule struct {
 	// Weight, if set, returns how many permits a request takes of this rule, in place of [WithWeight]. If it returns 0,
 	// the rule does not apply to the request.
 	Weight func(*http.Request) int64
-	// Limiter returns the limiter of a key, which consists of all keys together and is empty without keys. It may be
+	// LimiterFor returns the limiter of a key, which consists of all keys together and is empty without keys. It may be
 	// any limiter, such as
 	//
 	//	func(key string) limit.Limiter { return shared.For(key) }
 	//
-	// where shared is a *limit.Shared. If Limiter is nil, the rule uses the Client's RRateLimiter with the name of the
-	// rule and the key. Limiter is called in the requests' goroutines. If it panics or returns nil, or its limiter
+	// where shared is a *limit.Shared. If LimiterFor is nil, the rule uses the Client's RRateLimiter with the name of the
+	// rule and the key. It is called in the requests' goroutines. If it panics or returns nil, or its limiter
 	// panics, the request cannot be decided.
-	Limiter func(key string) limit.Limiter
+	LimiterFor func(key string) limit.Limiter
 }
 
 // A rule is a Rule that has been checked.
@@ -71,13 +71,13 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 //
 //   - First all limiters are checked with Peek, at the same time. If one would reject, nothing is taken.
 //   - Then the RRateLimiters are asked together, by [ratelimiter.Client.TryAcquireAll], and after them those of
-//     Rule.Limiter one by one, in the order of the rules. If one of the latter rejects now, because others have taken its
-//     permits, the RRateLimiters get theirs back. Only permits that another limiter of Rule.Limiter has granted before
+//     Rule.LimiterFor one by one, in the order of the rules. If one of the latter rejects now, because others have taken its
+//     permits, the RRateLimiters get theirs back. Only permits that another limiter of Rule.LimiterFor has granted before
 //     stay taken.
 //
 // A request costs two round trips, and two calls of each limiter; a rejected request makes only the first of each. A
 // rejection is cached for each rule, see [WithCachedRejections]. The rates are handled as by [New]. The client may be
-// nil if every rule has a Limiter.
+// nil if every rule has a LimiterFor.
 //
 // NewRules returns ratelimiter.ErrInvalidArgument for a rule or an option that cannot be used.
 func NewRules(client *ratelimiter.Client, rules []Rule, opts ...Option) (*Middleware, error) {
@@ -103,7 +103,7 @@ func NewRules(client *ratelimiter.Client, rules []Rule, opts ...Option) (*Middle
 			return nil, invalid("%s%v", at, err)
 		case names[r.Name]:
 			return nil, invalid("%sanother rule is named %q, too", at, r.Name)
-		case client == nil && r.Limiter == nil:
+		case client == nil && r.LimiterFor == nil:
 			return nil, invalid("%sthe client is nil", at)
 		}
 		names[r.Name] = true
@@ -126,12 +126,12 @@ func newRule(r Rule) (*rule, error) {
 		return nil, errors.New("a key of Keys is nil")
 	}
 	var faults []error
-	if r.Limiter == nil || r.Rate != (ratelimiter.Rate{}) {
+	if r.LimiterFor == nil || r.Rate != (ratelimiter.Rate{}) {
 		rates.Check(r.Rate, func(field, format string, args ...any) {
 			faults = append(faults, fmt.Errorf("rate.%s: %s", field, fmt.Sprintf(format, args...)))
 		})
 	}
-	if r.Limiter == nil && r.Rate.KeepAlive == 0 {
+	if r.LimiterFor == nil && r.Rate.KeepAlive == 0 {
 		checked.Rate.KeepAlive, checked.anyKeepAlive = max(10*time.Minute, r.Rate.Interval), true
 	}
 	return checked, errors.Join(faults...)

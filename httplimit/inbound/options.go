@@ -15,8 +15,8 @@ type config struct {
 	keys       []KeyFunc
 	weight     func(*http.Request) int64
 	outage     *ratelimiter.OutagePolicy
-	headers    Headers
-	rejected   func(http.ResponseWriter, *http.Request, Rejection)
+	headers    headers
+	rejected   func(http.ResponseWriter, *http.Request, Decision)
 	failed     func(*http.Request, error)
 	decided    func(*http.Request, Decision)
 	longest    time.Duration
@@ -56,13 +56,10 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
 
-// WithHeaders sets which responses have RateLimit and RateLimit-Policy. The default is HeadersAlways.
-func WithHeaders(h Headers) Option { return func(c *config) { c.headers = h } }
-
 // WithRejection sets the function that writes the response to a rejected request. The header fields are set already;
-// f calls WriteHeader with Rejection.Status, or another status. The Middleware does not recover its panics, like
+// f calls WriteHeader with [Decision.Status], or another status. The Middleware does not recover its panics, like
 // those of any handler. The default is a problem of RFC 9457 in JSON.
-func WithRejection(f func(w http.ResponseWriter, r *http.Request, why Rejection)) Option {
+func WithRejection(f func(w http.ResponseWriter, r *http.Request, d Decision)) Option {
 	return func(c *config) { c.rejected = f }
 }
 
@@ -117,8 +114,6 @@ func (c *config) check() error {
 		return invalid("WithDecisionTime: %v is not positive", c.longest)
 	case c.known < 0:
 		return invalid("WithCachedRejections: %v is negative", c.known)
-	case c.headers < HeadersAlways || c.headers > HeadersNever:
-		return invalid("WithHeaders: %d is none of HeadersAlways, HeadersRejected and HeadersNever", c.headers)
 	case slices.ContainsFunc(c.keys, func(k KeyFunc) bool { return k == nil }):
 		return invalid("WithKeys: a key is nil")
 	case c.outage != nil:

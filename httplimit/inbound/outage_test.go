@@ -282,7 +282,7 @@ func TestLimiterThatFailsOpen(t *testing.T) {
 		shared := redistest.Must(limit.NewShared(w.rdb, w.key, limit.TokenBucket{Rate: rate, Burst: 4}, limit.WithOutagePolicy(ratelimiter.FailOpen())))(t)
 		local := redistest.Must(limit.NewLocal(limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 100, Interval: time.Hour}}))(t)
 		rule := func(name string, l limit.Limiter) Rule {
-			return Rule{Name: name, Rate: ratelimiter.Rate{Permits: 4, Interval: time.Minute}, Limiter: func(string) limit.Limiter { return l }}
+			return Rule{Name: name, Rate: ratelimiter.Rate{Permits: 4, Interval: time.Minute}, LimiterFor: func(string) limit.Limiter { return l }}
 		}
 		var last Decision
 		handler := func(rules ...Rule) http.Handler {

@@ -67,7 +67,7 @@ func TestAbortIsNotContained(t *testing.T) {
 		}
 		mine := errors.New("mine")
 		h := w.middleware(rate, WithWeight(func(*http.Request) int64 { return 5 }),
-			WithRejection(func(http.ResponseWriter, *http.Request, Rejection) { panic(mine) })).Handler(answers)
+			WithRejection(func(http.ResponseWriter, *http.Request, Decision) { panic(mine) })).Handler(answers)
 		require.PanicsWithValue(t, mine, func() { ask(h, "1.1.1.1:1", "/") })
 	})
 }

@@ -29,7 +29,7 @@ type difference struct {
 func (m *Middleware) compareRate(r *http.Request, p *part) {
 	is, want := p.result.Rate, p.rule.Rate
 	switch {
-	case p.rule.Limiter != nil || p.result.Degraded:
+	case p.rule.LimiterFor != nil || p.result.Degraded:
 	case !m.cfg.keepsStored():
 		m.followRate(r, p)
 	case errors.Is(p.err, ratelimiter.ErrPermitsExceedRate) && p.weight <= want.Permits:
@@ -70,7 +70,7 @@ func rateError(of *rule, name, what string) error {
 	return fmt.Errorf("%w: limiter %q: %s (the middleware was made with %v)", ErrRateDiffers, name, what, of.Rate)
 }
 
-// rateOf returns the rate that the header fields have for a limiter of Rule.Limiter.
+// rateOf returns the rate that the header fields have for a limiter of Rule.LimiterFor.
 func (r *rule) rateOf(l limit.Limiter) ratelimiter.Rate {
 	if r.Rate != (ratelimiter.Rate{}) {
 		return r.Rate

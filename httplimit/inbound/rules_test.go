@@ -29,7 +29,7 @@ func (w *world) withRules(rules []Rule, opts ...Option) *Middleware {
 	return m
 }
 
-// shared returns a Rule.Limiter of a limiter in Redis.
+// shared returns a Rule.LimiterFor of a limiter in Redis.
 func (w *world) shared(name string, a limit.Algorithm) func(string) limit.Limiter {
 	w.t.Helper()
 	var opts []limit.Option
@@ -80,11 +80,11 @@ func TestRulesAnswer(t *testing.T) {
 		inWorldOf(t, name, func(t *testing.T, w *world) {
 			a, u := w.key+"-a", w.key+"-u"
 			h := w.withRules([]Rule{
-				{Name: a, Rate: address, Keys: []KeyFunc{ByClientAddress(ClientAddress{})}, Limiter: of[0](w, "-a", address)},
+				{Name: a, Rate: address, Keys: []KeyFunc{ByClientAddress(ClientAddress{})}, LimiterFor: of[0](w, "-a", address)},
 				{Name: u, Rate: user, Keys: []KeyFunc{func(r *http.Request) (string, bool) {
 					user := r.Header.Get("X-User")
 					return user, user != ""
-				}}, Limiter: of[1](w, "-u", user)},
+				}}, LimiterFor: of[1](w, "-u", user)},
 			}, WithXRateLimit()).Handler(answers)
 			policies := []string{fmt.Sprintf("%q;q=2;w=10", a), fmt.Sprintf("%q;q=3;w=3600", u)}
 			for i, c := range []struct {
@@ -150,7 +150,7 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 		"both reject, turned round": {fakeLimiter{peek: no}, fakeLimiter{peek: ratelimiter.Result{Wait: time.Second}}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 	} {
 		inWorldOf(t, name, func(t *testing.T, w *world) {
-			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: "1", Limiter: c.first.of}, {Name: "2", Limiter: c.second.of}}, WithOutagePolicy(c.outage))
+			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: "1", LimiterFor: c.first.of}, {Name: "2", LimiterFor: c.second.of}}, WithOutagePolicy(c.outage))
 			require.NoError(t, w.client.RateLimiter(w.key).SetRate(t.Context(), m.rules[0].Rate))
 			a := m.Decide(t.Context(), 2)
 			require.Equal(t, c.outcome, a.Outcome)
@@ -223,10 +223,10 @@ func TestRuleOfItsOwn(t *testing.T) {
 		"large": redistest.Must(limit.NewLocal(limit.CalendarQuota{Permits: 1000, Per: limit.Month, Location: time.UTC}))(t),
 	}
 	m := redistest.Must(NewRules(nil, []Rule{
-		{Name: "requests", Limiter: func(string) limit.Limiter { return requests }},
+		{Name: "requests", LimiterFor: func(string) limit.Limiter { return requests }},
 		{Name: "bytes", Keys: []KeyFunc{func(r *http.Request) (string, bool) { return r.Header.Get("X-Tenant"), true }},
-			Weight:  func(r *http.Request) int64 { return r.ContentLength },
-			Limiter: func(tenant string) limit.Limiter { return tenants[tenant] }},
+			Weight:     func(r *http.Request) int64 { return r.ContentLength },
+			LimiterFor: func(tenant string) limit.Limiter { return tenants[tenant] }},
 	}, WithWeight(func(*http.Request) int64 { return 2 })))(t)
 	decide := func(tenant, body string) http.Header {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
@@ -238,7 +238,7 @@ func TestRuleOfItsOwn(t *testing.T) {
 	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`, `"bytes";q=1000`}, "Ratelimit": {`"requests";r=6`, `"bytes";r=850`}},
 		decide("large", strings.Repeat("x", 150)))
 	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`}, "Ratelimit": {`"requests";r=4`}}, decide("small", ""), "a rule of weight 0")
-	panics := redistest.Must(NewRules(nil, []Rule{{Name: "x", Weight: func(*http.Request) int64 { panic("heavy") }, Limiter: func(string) limit.Limiter { return requests }}}))(t)
+	panics := redistest.Must(NewRules(nil, []Rule{{Name: "x", Weight: func(*http.Request) int64 { panic("heavy") }, LimiterFor: func(string) limit.Limiter { return requests }}}))(t)
 	a := panics.DecideRequest(httptest.NewRequest("GET", "/", nil))
 	require.Equal(t, OutcomeClosed, a.Outcome)
 	require.ErrorContains(t, a.Err, "Rule.Weight panicked: heavy")
@@ -281,7 +281,7 @@ func TestAnyLimiter(t *testing.T) {
 			{rate, fmt.Sprintf("%q;q=1;w=1", w.key), time.Second, 200, "1 0 2"},
 		} {
 			time.Sleep(c.after)
-			m, err := NewRules(nil, []Rule{{Name: w.key, Rate: c.rate, Limiter: func(key string) limit.Limiter {
+			m, err := NewRules(nil, []Rule{{Name: w.key, Rate: c.rate, LimiterFor: func(key string) limit.Limiter {
 				keys = append(keys, key)
 				return bucket(key)
 			}}}, WithXRateLimit(), WithKeys(ByClientAddress(ClientAddress{}), ByHeader("X-User")))
@@ -300,7 +300,7 @@ func TestAnyLimiter(t *testing.T) {
 			"its limiter panics": func(string) limit.Limiter { return (*fakeLimiter)(nil) }, "fails": (&fakeLimiter{err: errFake}).of,
 		} {
 			var failures []error
-			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", Limiter: bad}}, WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) })))(t)
+			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", LimiterFor: bad}}, WithFailures(func(_ *http.Request, err error) { failures = append(failures, err) })))(t)
 			a := ask(m.Handler(answers), "1.1.1.1:1", "/")
 			require.Equal(t, 503, a.Code, name)
 			require.Empty(t, a.Header().Get("RateLimit"))
@@ -318,7 +318,7 @@ func TestXRateLimitReset(t *testing.T) {
 		"2": {{Granted: true, Reset: time.Second + time.Microsecond}, {Wait: 2 * time.Second, Reset: time.Hour}},
 	} {
 		for _, r := range results {
-			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", Limiter: (&fakeLimiter{peek: r, allow: r}).of}}, WithXRateLimit()))(t)
+			m := redistest.Must(NewRules(nil, []Rule{{Name: "x", LimiterFor: (&fakeLimiter{peek: r, allow: r}).of}}, WithXRateLimit()))(t)
 			a := ask(m.Handler(answers), "1.1.1.1:1", "/")
 			require.Equal(t, r.Granted, a.Code == 200)
 			require.Equal(t, want, a.Header().Get("X-RateLimit-Reset"), "%+v", r)
@@ -326,7 +326,7 @@ func TestXRateLimitReset(t *testing.T) {
 	}
 }
 
-// TestDecideRequest: it is what the Handler decides, and Answer.Header what it sets.
+// TestDecideRequest: it is what the Handler decides, and Decision.Header what it sets.
 func TestDecideRequest(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		m := w.middleware(ratelimiter.Rate{Permits: 2, Interval: time.Minute}, WithKeys(ByHeader("X-User")), WithWeight(func(r *http.Request) int64 {
@@ -340,7 +340,7 @@ func TestDecideRequest(t *testing.T) {
 		require.Equal(t, 200, h.Code)
 		require.Equal(t, "60", a.Header().Get("Retry-After"))
 		require.Equal(t, fmt.Sprintf("%q;r=0;t=60", w.key), a.Header().Get("RateLimit"))
-		require.Empty(t, Answer{}.Header())
+		require.Empty(t, Decision{}.Header())
 	})
 }
 
@@ -359,9 +359,9 @@ func TestRuleErrors(t *testing.T) {
 		"rules[1]: another rule is":      {client, []Rule{ok, ok}},
 		"rules[1]: a key of Keys is nil": {client, []Rule{ok, {Name: "b", Rate: rate, Keys: []KeyFunc{nil}}}},
 		"rules[1]: rate.permits: 0 is":   {client, []Rule{ok, {Name: "b"}}},
-		"rules[0]: rate.interval: 0s is": {client, []Rule{{Name: "b", Limiter: fake, Rate: ratelimiter.Rate{Permits: 1}}, ok}},
-		"rules[1]: a middleware's name":  {client, []Rule{ok, {Name: "{}", Limiter: fake}}},
-		"rules[1]: the client is nil":    {nil, []Rule{{Name: "b", Limiter: fake}, ok}},
+		"rules[0]: rate.interval: 0s is": {client, []Rule{{Name: "b", LimiterFor: fake, Rate: ratelimiter.Rate{Permits: 1}}, ok}},
+		"rules[1]: a middleware's name":  {client, []Rule{ok, {Name: "{}", LimiterFor: fake}}},
+		"rules[1]: the client is nil":    {nil, []Rule{{Name: "b", LimiterFor: fake}, ok}},
 	} {
 		_, err := NewRules(c.client, c.rules)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, want)

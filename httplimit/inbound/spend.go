@@ -53,7 +53,7 @@ func (m *Middleware) limiter(s spend) *ratelimiter.RateLimiter {
 
 // allow asks one limiter.
 func (m *Middleware) allow(ctx context.Context, s spend) part {
-	if s.rule.Limiter != nil {
+	if s.rule.LimiterFor != nil {
 		return s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Allow(ctx, s.weight) })
 	}
 	l := m.limiter(s)
@@ -61,13 +61,13 @@ func (m *Middleware) allow(ctx context.Context, s spend) part {
 	return part{spend: s, limiter: l, result: result, err: err}
 }
 
-// ask asks the limiter of Rule.Limiter.
+// ask asks the limiter of Rule.LimiterFor.
 func (s spend) ask(do func(limit.Limiter) (ratelimiter.Result, error)) part {
 	p := part{spend: s}
-	panicked := guard.Call("Rule.Limiter", func() {
-		l := s.rule.Limiter(strings.TrimPrefix(s.key, ":"))
+	panicked := guard.Call("Rule.LimiterFor", func() {
+		l := s.rule.LimiterFor(strings.TrimPrefix(s.key, ":"))
 		if l == nil {
-			p.err = invalid("Rule.Limiter of %q returned nil", s.rule.Name)
+			p.err = invalid("Rule.LimiterFor of %q returned nil", s.rule.Name)
 			return
 		}
 		var r ratelimiter.Result
@@ -101,7 +101,7 @@ func (m *Middleware) allowAll(ctx context.Context, spends []spend) []part {
 	looks.Wait()
 	passes := true
 	for i := range parts {
-		if p := &parts[i]; p.rejected() && p.rule.Limiter == nil { // others cache their own
+		if p := &parts[i]; p.rejected() && p.rule.LimiterFor == nil { // others cache their own
 			m.rejections.learn(p, begin)
 		}
 		passes = passes && parts[i].granted()
@@ -115,7 +115,7 @@ func (m *Middleware) allowAll(ctx context.Context, spends []spend) []part {
 // peek checks a limiter without taking permits. A limiter whose reply is not known before it is asked counts as one
 // that grants: a RRateLimiter without a rate, and one whose outage policy decides.
 func (m *Middleware) peek(ctx context.Context, s spend) part {
-	if s.rule.Limiter != nil {
+	if s.rule.LimiterFor != nil {
 		return s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Peek(ctx, s.weight) })
 	}
 	l := m.limiter(s)
@@ -133,7 +133,7 @@ func (m *Middleware) peek(ctx context.Context, s spend) part {
 func (m *Middleware) takeAll(ctx context.Context, parts []part) {
 	var demands []ratelimiter.Demand
 	for _, p := range parts {
-		if p.rule.Limiter == nil {
+		if p.rule.LimiterFor == nil {
 			demands = append(demands, ratelimiter.Demand{Limiter: p.limiter, Permits: p.weight})
 		}
 	}
@@ -143,7 +143,7 @@ func (m *Middleware) takeAll(ctx context.Context, parts []part) {
 	}
 	for i := range parts {
 		s := parts[i].spend
-		if s.rule.Limiter == nil {
+		if s.rule.LimiterFor == nil {
 			continue
 		}
 		parts[i] = s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Allow(ctx, s.weight) })
@@ -171,7 +171,7 @@ func (m *Middleware) takeTogether(ctx context.Context, parts []part, demands []r
 	at := 0
 	for i := range parts {
 		p := &parts[i]
-		if p.rule.Limiter != nil {
+		if p.rule.LimiterFor != nil {
 			continue
 		}
 		p.err, p.result.Degraded = err, all.Degraded

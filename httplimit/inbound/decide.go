@@ -15,26 +15,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
-// An Answer is what [Middleware.Decide] and [Middleware.DecideRequest] return.
-type Answer struct {
-	Decision
-	// Result is the limiter's reply, with the permits left and the rate. It is zero if the limiter was not asked, or
-	// did not reply. With several rules it is that of Decision.Policy.
-	Result ratelimiter.Result
-	// RetryAfter is after what time the request may come again, in whole seconds. It is 0 if that is now or never.
-	RetryAfter time.Duration
-
-	parts  []part
-	fields *config // nil for none
-}
-
 // Decide decides as [Middleware.Handler] does, but without net/http: for other frameworks, remote procedure calls and
 // queues. For each rule, the keys together name the limiter of the request, such as a client's address; without a key
 // it is the limiter with the name of the rule. Weight has the meaning that it has in [WithWeight].
 //
 // Decide calls neither the KeyFuncs nor the functions of WithWeight and Rule.Weight: each rule takes weight. It calls the functions of WithFailures and
 // WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision.
-func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Answer {
+func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Decision {
 	if !m.made() {
 		return notMade
 	}
@@ -47,48 +34,52 @@ func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) A
 		spends[i] = rule.spend(key)
 		spends[i].weight = weight
 	}
-	return m.decided(nil, m.answer(ctx, nil, spends))
+	return m.reported(nil, m.decide(ctx, nil, spends))
 }
 
 // DecideRequest decides as [Middleware.Handler] does, and writes nothing. It is for frameworks with a request type of
 // their own: the caller makes an http.Request with the parts that the KeyFuncs and the function of [WithWeight] read.
 // Both the context of r and WithDecisionTime bound the decision.
-func (m *Middleware) DecideRequest(r *http.Request) Answer {
+func (m *Middleware) DecideRequest(r *http.Request) Decision {
 	if !m.made() {
 		return notMade
 	}
 	spends, err := m.spends(r)
 	if err != nil {
-		return m.decided(r, m.undecided(r.Context(), r, m.rules[0].spend(""), err))
+		return m.reported(r, m.undecided(r.Context(), r, m.rules[0].spend(""), err))
 	}
-	return m.decided(r, m.answer(r.Context(), r, spends))
+	return m.reported(r, m.decide(r.Context(), r, spends))
 }
 
-// notMade is the answer of a Middleware that is nil or the zero value.
-var notMade = Answer{Decision: Decision{Outcome: OutcomeClosed, Err: invalid("the Middleware is not one that New returned")}}
+// notMade is the decision of a Middleware that is nil or the zero value.
+var notMade = Decision{Outcome: OutcomeClosed, Err: invalid("the Middleware is not one that New returned")}
 
 // made reports whether New returned m.
 func (m *Middleware) made() bool { return m != nil && len(m.rules) > 0 }
 
-// decided completes an answer and calls the function of WithDecisions.
-func (m *Middleware) decided(r *http.Request, a Answer) Answer {
-	a.DryRun, a.fields = m.cfg.dryRun, &m.cfg
-	if a.Policy == "" {
-		a.Policy = m.rules[0].Name
+// reported completes a decision and calls the function of WithDecisions.
+func (m *Middleware) reported(r *http.Request, d Decision) Decision {
+	if d.Policy == "" {
+		d.Policy = m.rules[0].Name
 	}
-	m.decide(r, a.Decision)
-	return a
+	d.Policy, d.DryRun, d.fields = policyName(d.Policy), m.cfg.dryRun, &m.cfg
+	if m.cfg.decided != nil {
+		if p := contain("the function of WithDecisions", func() { m.cfg.decided(r, d) }); p != nil {
+			m.fail(r, p)
+		}
+	}
+	return d
 }
 
-// answer decides about a request; r is nil for Decide.
-func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend) Answer {
+// decide decides about a request; r is nil for Decide.
+func (m *Middleware) decide(ctx context.Context, r *http.Request, spends []spend) Decision {
 	spends = slices.DeleteFunc(spends, func(s spend) bool { return s.weight == 0 })
 	if len(spends) == 0 {
-		return Answer{Decision: Decision{Outcome: OutcomeUnlimited}}
+		return Decision{Outcome: OutcomeUnlimited}
 	}
 	for _, s := range spends {
 		if err := checkWeight(s.weight); err != nil {
-			return Answer{Decision: Decision{Policy: s.rule.Name, Outcome: OutcomeRejected, Limiter: s.name, Err: err}}
+			return Decision{Policy: s.rule.Name, Outcome: OutcomeRejected, Limiter: s.name, Err: err}
 		}
 	}
 	bounded, cancel := context.WithTimeout(ctx, m.cfg.longest)
@@ -106,12 +97,12 @@ func (m *Middleware) answer(ctx context.Context, r *http.Request, spends []spend
 	if p.err != nil {
 		return m.undecided(ctx, r, p.spend, p.err)
 	}
-	a := Answer{Result: p.result, parts: parts, Decision: Decision{Policy: p.rule.Name, Outcome: OutcomeGranted, Limiter: p.name, Degraded: degraded(parts)}}
+	d := Decision{Policy: p.rule.Name, Outcome: OutcomeGranted, Limiter: p.name, Result: p.result, Degraded: degraded(parts), parts: parts}
 	if !p.result.Granted {
-		a.Outcome, a.Degraded = OutcomeRejected, p.result.Degraded
-		a.RetryAfter = time.Duration(min(rates.WholeSeconds(p.result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
+		d.Outcome, d.Degraded = OutcomeRejected, p.result.Degraded
+		d.RetryAfter = time.Duration(min(rates.WholeSeconds(p.result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
 	}
-	return a
+	return d
 }
 
 // tightest returns the part that decides: the one with the longest wait among those that reject, otherwise one that
@@ -166,18 +157,18 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 	return ratelimiter.FailClosed()
 }
 
-// undecided returns the answer to a request that the limiter of s did not decide.
-func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, err error) Answer {
-	a := Answer{Decision: Decision{Policy: s.rule.Name, Outcome: OutcomeClosed, Limiter: s.name, Err: err}, RetryAfter: time.Second}
+// undecided returns the decision about a request that the limiter of s did not decide.
+func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, err error) Decision {
+	d := Decision{Policy: s.rule.Name, Outcome: OutcomeClosed, Limiter: s.name, Err: err, RetryAfter: time.Second}
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
-		a.Outcome, a.RetryAfter = OutcomeRejected, 0
-		return a
+		d.Outcome, d.RetryAfter = OutcomeRejected, 0
+		return d
 	}
 	if ctx.Err() == nil {
 		m.fail(r, err)
 		if m.outagePolicy() == ratelimiter.FailOpen() && !errors.Is(err, ratelimiter.ErrOverloaded) {
-			a.Outcome, a.RetryAfter = OutcomeOpen, 0
+			d.Outcome, d.RetryAfter = OutcomeOpen, 0
 		}
 	}
-	return a
+	return d
 }
