@@ -171,7 +171,8 @@ func textsOfThePage(t *testing.T) map[string]bool {
 	}
 	find("templates/*.html", `[({]t "([^"]+)"`)
 	find("*.go", `\bt\("([^"]+)"`)
-	find("../internal/view/*.go", `\bsay\("([^"]+)"`)
+	find("../internal/view/*.go", `\b(?:say|Word)\("([^"]+)"`)
+	used[survey.Hidden.String()] = true
 	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits", "none",
 		doctor.Info.String(), doctor.Warning.String(), doctor.Critical.String(), survey.FastWriter, survey.Reserved} {
 		used[role] = true

@@ -60,7 +60,7 @@ func (h *Handler) liveOf(v *pageView, st *survey.State) *liveView {
 	}
 	if st.Problem == nil {
 		if o.Rate = v.number(st.Rate.Permits); l.Available != survey.Unknown {
-			o.Known, o.Left, o.Granted = true, v.number(l.Available), v.perSecond(l.Granted())
+			o.Known, o.Left, o.Granted = true, v.number(l.Available), view.PerSecondText(l.Granted())
 		}
 		if l.Queued > 0 {
 			o.Wait = survey.Brief(l.Queued)
@@ -160,7 +160,10 @@ type limiterView struct {
 	Done         *changeView
 }
 
-type clientView struct{ ID, Link, Left, Wait, Members, Last, TTL string }
+type clientView struct {
+	view.ClientCells
+	Link string
+}
 
 func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	v, q := h.view(r), r.URL.Query()
@@ -237,16 +240,6 @@ func (lv *limiterView) listClients(ctx context.Context, h *Handler, name string,
 	}
 	lv.MoreClients = l.More
 	for _, x := range l.Clients {
-		c := clientView{ID: survey.VisibleName(x.ClientID), Link: lv.limiterLink(name, x.ClientID), Left: "–", Wait: "–", Last: "–", Members: lv.number(x.Count), TTL: "–"}
-		if x.Available != survey.Unknown {
-			c.Left, c.Wait = lv.number(x.Available), survey.Brief(x.Wait)
-		}
-		if at, ok := x.State.LastGrant(); ok {
-			c.Last = lv.t("%s ago", survey.Brief(max(0, x.Time.Sub(at))))
-		}
-		if ttl := max(x.TTLs[1], x.TTLs[2]); ttl >= 0 {
-			c.TTL = survey.Brief(ttl)
-		}
-		lv.Clients = append(lv.Clients, c)
+		lv.Clients = append(lv.Clients, clientView{x.ClientCells(lv.style()), lv.limiterLink(name, x.ClientID)})
 	}
 }

@@ -233,9 +233,6 @@ func (lv *listView) columns(q listQuery) {
 	}
 }
 
-// perSecond returns a number of permits a second.
-func (v *pageView) perSecond(n float64) string { return fmt.Sprintf("%.3g", n) }
-
 // number returns a number with its digits in groups of three.
 func (v *pageView) number(n int64) string {
 	s := fmt.Sprint(n)

@@ -173,11 +173,8 @@ func (v *inspection) writeClients() error {
 	t := &table{columns: []column{{head: "CLIENT"}, {head: "LEFT", right: true}, {head: "WAIT", right: true}, {head: "MEMBERS", right: true, drop: 3},
 		{head: "LAST GRANT", right: true, drop: 1}, {head: "TTL", right: true, drop: 2}}}
 	for _, c := range v.Clients {
-		left, wait, last := orDash(c.Available), brief(c.Wait), "-"
-		if at, ok := c.State.LastGrant(); ok {
-			last = brief(max(0, c.Time.Sub(at))) + " ago"
-		}
-		t.add(visibleName(c.ClientID), left, wait, fmt.Sprint(c.Count), last, brief(max(c.TTLs[1], c.TTLs[2])))
+		x := c.ClientCells(plain)
+		t.add(x.ID, x.Left, x.Wait, x.Members, x.Last, x.TTL)
 	}
 	if err := t.write(v.out, v.width); err != nil {
 		return err

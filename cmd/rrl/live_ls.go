@@ -10,11 +10,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
-	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/rivo/uniseg"
@@ -239,32 +237,10 @@ func newLimiterTable() *table {
 		{head: "MEMBERS", right: true, drop: 7}, {head: "BY", drop: 3}, {head: "NODE", drop: 8}}}
 }
 
+// plain is how tables on terminals write.
+var plain = view.Style{None: "-", Number: func(n int64) string { return fmt.Sprint(n) }, Word: fmt.Sprintf}
+
 func addLimiter(t *table, r *view.Row) {
-	typ, rate, granted, waiting, cool, members := r.Rate.Type.String(), survey.RateText(r.Rate), "-", "-", "", fmt.Sprint(r.Members)
-	switch {
-	case r.Kind != survey.Live:
-		typ, rate = r.Kind.String(), "-"
-	case r.Rate.Permits == 0:
-		typ, rate = "malformed", "-"
-	}
-	wait := brief(r.Queued)
-	switch {
-	case r.Is(view.Stuck):
-		wait = "stuck"
-	case r.Is(view.Malformed) && r.Kind == survey.Live:
-		wait = "fails"
-	}
-	if r.Used != survey.Unknown {
-		granted = fmt.Sprintf("%.3g", r.Granted())
-	}
-	if r.Waiting > 0 {
-		waiting = fmt.Sprint(r.Waiting)
-	}
-	if r.CoolDown > 0 {
-		cool = brief(time.Duration(r.CoolDown-r.At) * time.Millisecond)
-	}
-	if r.Members == 0 && (r.Is(view.Malformed) || r.Kind == survey.Hidden || r.Rate.Type == permit.PerClient) {
-		members = "-"
-	}
-	t.add(visibleName(r.Name), typ, rate, granted, orDash(r.Used), waiting, wait, cool, brief(r.TTL), members, r.By.String(), visible(r.Node))
+	c := r.Cells(plain)
+	t.add(c.Name, c.Type, c.Rate, c.Granted, c.Used, c.Waiting, c.Wait, c.CoolDown, c.TTL, c.Members, c.By, c.Node)
 }
