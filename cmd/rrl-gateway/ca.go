@@ -4,12 +4,14 @@ package main
 
 import (
 	"crypto/sha256"
+	_ "embed"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"text/template"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/gateway"
@@ -31,33 +33,13 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 	if err != nil {
 		return usage("--ca-dir: %w", err)
 	}
-	cert := filepath.Join(dir, gateway.CACertFile)
-	store := filepath.Join(dir, "truststore.p12")
-	_, err = fmt.Fprintf(stdout, caText, cert, ca.Certificate().NotAfter.Format(time.DateOnly), sha256.Sum256(ca.Certificate().Raw),
-		proxy, proxy, cert,
-		cert, cert,
-		cert,
-		store, cert, store, u.Hostname(), u.Port(), u.Hostname(), u.Port())
-	return err
+	cert := ca.Certificate()
+	return caText.Execute(stdout, map[string]any{"Cert": filepath.Join(dir, gateway.CACertFile), "Store": filepath.Join(dir, "truststore.p12"),
+		"Until": cert.NotAfter.Format(time.DateOnly), "SHA": fmt.Sprintf("%X", sha256.Sum256(cert.Raw)), "Proxy": proxy, "Host": u.Hostname(), "Port": u.Port()})
 }
 
-const caText = `# CA certificate: %s
-# valid until %s, SHA-256 %X
-# The key beside it stays on the gateway's machine. Clients need the certificate only.
+//go:embed ca.txt
+var caFile string
 
-# All but Java
-export HTTPS_PROXY=%s HTTP_PROXY=%s
-# Go (in place of the system's certificates)
-export SSL_CERT_FILE=%s
-
-# Python: urllib and httpx, then requests
-export SSL_CERT_FILE=%s
-export REQUESTS_CA_BUNDLE=%s
-
-# Node.js (24 or later takes the proxy from the environment)
-export NODE_USE_ENV_PROXY=1 NODE_EXTRA_CA_CERTS=%s
-
-# Java (make the store once; it holds no secret)
-# keytool -importcert -noprompt -alias rrl-gateway -storetype PKCS12 -storepass changeit -keystore %s -file %s
-export JAVA_TOOL_OPTIONS="-Djavax.net.ssl.trustStore=%s -Djavax.net.ssl.trustStorePassword=changeit -Dhttps.proxyHost=%s -Dhttps.proxyPort=%s -Dhttp.proxyHost=%s -Dhttp.proxyPort=%s"
-`
+// caText is what clients need, a line for each.
+var caText = template.Must(template.New("").Parse(caFile))
