@@ -9,7 +9,6 @@ import (
 	"net"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -119,22 +118,8 @@ func TestSentinel(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	master := redistest.Start(t)
-	host, port, err := net.SplitHostPort(master.Addr())
-	require.NoError(t, err)
-	own := fmt.Sprint(redistest.FreePort())
-	config := filepath.Join(t.TempDir(), "sentinel.conf")
-	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "port %s\nbind 127.0.0.1\nsentinel monitor mymaster %s %s 1\n", own, host, port), 0o600))
-	cmd := exec.Command("redis-server", config, "--sentinel")
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", "127.0.0.1:"+own)
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, time.Minute, 10*time.Millisecond)
-	l := &live{T: t, rdb: master.Client(t), url: "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"}
+	own := sentinelOf(t, master)
+	l := &live{T: t, rdb: master.Client(t), url: "redis+sentinel://" + own + "/0?master_name=mymaster"}
 	l.hash("limiter")
 	l.ok("peek", "limiter", "5")
 
@@ -147,17 +132,17 @@ func TestSentinel(t *testing.T) {
 
 	// The URL of a sentinel, and others that do not fit: the error has the one that does.
 	const notOne, noMaster = "use redis:// in place of redis+cluster://", "check the addresses of the sentinels and master_name"
-	fits := "redis+sentinel://127.0.0.1:" + own + "/0?master_name=mymaster"
+	fits := "redis+sentinel://" + own + "/0?master_name=mymaster"
 	for url, c := range map[string]struct {
 		code int
 		want string
 	}{
-		"redis://127.0.0.1:" + own:                                      {command.ExitUsage, "127.0.0.1:" + own + " is a sentinel, which has no limiters; give --redis '" + fits + "'"},
-		"redis://127.0.0.1:" + own + "/1":                               {command.ExitUsage, "'redis+sentinel://127.0.0.1:" + own + "/1?master_name=mymaster'"},
-		"redis+cluster://127.0.0.1:" + own:                              {command.ExitDown, notOne},
-		"redis+cluster://" + master.Addr():                              {command.ExitDown, notOne},
+		"redis://" + own:                   {command.ExitUsage, own + " is a sentinel, which has no limiters; give --redis '" + fits + "'"},
+		"redis://" + own + "/1":            {command.ExitUsage, "'redis+sentinel://" + own + "/1?master_name=mymaster'"},
+		"redis+cluster://" + own:           {command.ExitDown, notOne},
+		"redis+cluster://" + master.Addr(): {command.ExitDown, notOne},
 		"redis+sentinel://" + master.Addr() + "/0?master_name=mymaster": {command.ExitDown, noMaster},
-		"redis+sentinel://127.0.0.1:" + own + "/0?master_name=another":  {command.ExitDown, noMaster},
+		"redis+sentinel://" + own + "/0?master_name=another":            {command.ExitDown, noMaster},
 		"redis://" + master.Addr() + "/99":                              {command.ExitDown, "/0 is the first"},
 	} {
 		l.url = url

@@ -3,11 +3,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -266,26 +268,29 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 
 // setRate changes those parts of the rate that flags name.
 func setRate(c *cli.Command) (change, error) {
-	set := map[string]bool{}
-	for _, f := range []string{"permits", "interval", "keep-alive", "min-gap", "type"} {
-		set[f] = c.IsSet(f)
-	}
 	var typ ratelimiter.RateType
-	switch c.String("type") {
-	case "", "overall", "OVERALL":
-	case "per_client", "PER_CLIENT":
-		typ = ratelimiter.PerClient
-	default:
+	if err := typ.UnmarshalText([]byte(strings.ToUpper(cmp.Or(c.String("type"), "overall")))); err != nil {
 		return nil, fmt.Errorf("--type %q is neither overall nor per_client", c.String("type"))
 	}
-	n, interval, keep, gap, forget := c.Int64("permits"), c.Duration("interval"), c.Duration("keep-alive"), c.Duration("min-gap"), c.Bool("forget")
-	if !slices.ContainsFunc([]string{"permits", "interval", "keep-alive", "min-gap", "type"}, func(f string) bool { return set[f] }) {
+	var parts []func(r *ratelimiter.Rate)
+	for flag, set := range map[string]func(r *ratelimiter.Rate){
+		"permits":    func(r *ratelimiter.Rate) { r.Permits = c.Int64("permits") },
+		"interval":   func(r *ratelimiter.Rate) { r.Interval = c.Duration("interval") },
+		"keep-alive": func(r *ratelimiter.Rate) { r.KeepAlive = c.Duration("keep-alive") },
+		"min-gap":    func(r *ratelimiter.Rate) { r.MinGap = c.Duration("min-gap") },
+		"type":       func(r *ratelimiter.Rate) { r.Type = typ },
+	} {
+		if c.IsSet(flag) {
+			parts = append(parts, set)
+		}
+	}
+	if len(parts) == 0 {
 		return nil, errors.New("set-rate needs at least one of --permits, --interval, --keep-alive, --min-gap and --type")
 	}
 	return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		r, err := l.Rate(ctx)
 		if errors.Is(err, ratelimiter.ErrNotInitialized) || errors.Is(err, ratelimiter.ErrMalformed) {
-			if !set["permits"] || !set["interval"] {
+			if !c.IsSet("permits") || !c.IsSet("interval") {
 				return fmt.Errorf("%w; --permits and --interval set a rate afresh", err)
 			}
 			r, err = ratelimiter.Rate{}, nil
@@ -293,23 +298,11 @@ func setRate(c *cli.Command) (change, error) {
 		if err != nil {
 			return err
 		}
-		if set["permits"] {
-			r.Permits = n
-		}
-		if set["interval"] {
-			r.Interval = interval
-		}
-		if set["keep-alive"] {
-			r.KeepAlive = keep
-		}
-		if set["min-gap"] {
-			r.MinGap = gap
-		}
-		if set["type"] {
-			r.Type = typ
+		for _, set := range parts {
+			set(&r)
 		}
 		var opts []ratelimiter.RateOption
-		if !forget {
+		if !c.Bool("forget") {
 			opts = append(opts, ratelimiter.KeepState())
 		}
 		return l.SetRate(ctx, r, opts...)
