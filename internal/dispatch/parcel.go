@@ -28,7 +28,7 @@ func (l *lane) pack(ctx context.Context, calls []*call, texts bool) []parcel {
 			at = slices.IndexFunc(list, func(p parcel) bool { return p.takes(c) })
 		}
 		if at >= 0 {
-			list[at].calls = append(list[at].calls, c)
+			list[at].calls = append(slices.Grow(list[at].calls, len(calls)-i), c)
 		} else {
 			list = append(list, parcel{calls: calls[i : i+1 : i+1]})
 		}
