@@ -67,6 +67,12 @@ func textsOfTheDoctor(t *testing.T) map[string]bool {
 				} else if ok && f.Name == "counted" {
 					texts["%d "+strings.Trim(n.Args[1].(*ast.BasicLit).Value, `"`)] = true
 				}
+			case *ast.CompositeLit: // the table of what is found of servers
+				if _, ok := n.Type.(*ast.Ident); !ok && strings.HasSuffix(name, "server.go") {
+					for _, x := range n.Elts {
+						note(x)
+					}
+				}
 			case *ast.AssignStmt:
 				for i, to := range n.Lhs {
 					if f, ok := to.(*ast.SelectorExpr); ok && strings.Contains("Means Java Go", f.Sel.Name) {

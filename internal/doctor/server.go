@@ -113,60 +113,51 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 
 // examine runs the checks of a server.
 func (f facts) examine(to Target) (list []Finding) {
-	advise := func(s Severity, found Text, means, callers string, fix Text) {
-		x := finding("server", s, found, fix)
-		x.Means, x.Java, x.Go = means, callers, callers
-		list = append(list, x)
-	}
-	add := func(s Severity, found Text, means, callers, fix string) { advise(s, found, means, callers, word(fix)) }
 	version := cmp.Or(f["valkey_version"], f["redis_version"])
-	if major, _, _ := strings.Cut(version, "."); major != "" {
-		if n, err := strconv.Atoi(major); err == nil && n < 5 {
-			add(Critical, say("version %s", version), "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands", "update the server")
-		}
-	}
-	if f["role"] == "slave" {
-		add(Critical, say("a replica of %s:%s", f["master_host"], f["master_port"]), "clients are connected to a replica, which cannot be written",
-			"every acquire fails with READONLY", "connect to the master, or through a sentinel or a cluster client")
-	}
-	if f["loading"] == "1" {
-		add(Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", "wait")
-	}
-	if f["cluster_state"] != "" && f["cluster_state"] != "ok" {
-		advise(Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
-			run(to.RedisCLI("--cluster", "check", f["addr"])))
-	}
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
 	most, used, policy := f.number("maxmemory"), f.number("used_memory"), f["maxmemory_policy"]
-	switch {
-	case most > 0 && strings.HasPrefix(policy, "allkeys"):
-		add(Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, 100*used/most),
-			"when the memory is full, keys of limiters are evicted like any other",
-			"an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
-			"keep limiters on a server with noeviction, or with volatile-* and no keep-alive")
-	case most > 0 && strings.HasPrefix(policy, "volatile"):
-		add(Info, say("maxmemory-policy is %s", policy), "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
-			"as above, for these limiters only", "give limiters that matter no TTL")
-	case most > 0 && used > most/10*9:
-		add(Warning, say("%d%% of maxmemory are used, and the policy is %s", 100*used/most, policy), "the server is nearly full",
-			"when it is full, every acquire fails with OOM", "raise maxmemory, or delete what is not needed")
-	}
-	if n := f.number("evicted_keys"); n > 0 {
-		advise(Warning, say("%d keys were evicted since the start", n), "keys of limiters may have been among them",
-			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", to.Command("doctor", nil)))
-	}
-	if f["save"] == "none" && f["aof_enabled"] == "0" {
-		add(Info, word("neither RDB nor AOF is on"), "a restart loses all limiters", "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
-			"set the rates at the start of each service, as trySetRate is meant to be used")
-	}
-	if s := f["rdb_last_bgsave_status"]; s != "" && s != "ok" && f["save"] != "none" {
-		add(Critical, word("the last background save failed"), "with stop-writes-on-bgsave-error the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
-	}
-	if s := f["aof_last_write_status"]; s != "" && s != "ok" && f["aof_enabled"] == "1" {
-		add(Critical, word("the last write of the append-only file failed"), "the server rejects writes", "every acquire fails with MISCONF", "look at the server's log and its disk")
-	}
-	if good := f["min_slaves_good_slaves"]; good != "" && f.number("min_slaves_good_slaves") < max(1, f.number("min-replicas-to-write")) {
-		add(Critical, say("%s good replicas, and min-replicas-to-write asks for %d", good, max(1, f.number("min-replicas-to-write"))),
-			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", "bring the replicas back")
+	evicts, lapses := most > 0 && strings.HasPrefix(policy, "allkeys"), most > 0 && strings.HasPrefix(policy, "volatile")
+	percent, log := 100*used/max(1, most), word("look at the server's log and its disk")
+	failed := func(field string) bool { return f[field] != "" && f[field] != "ok" }
+	good, least := f["min_slaves_good_slaves"], max(1, f.number("min-replicas-to-write"))
+	for _, x := range []struct {
+		is             bool
+		s              Severity
+		found          Text
+		means, callers string
+		fix            Text
+	}{
+		{err == nil && major < 5, Critical, say("version %s", version), "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands",
+			word("update the server")},
+		{f["role"] == "slave", Critical, say("a replica of %s:%s", f["master_host"], f["master_port"]), "clients are connected to a replica, which cannot be written",
+			"every acquire fails with READONLY", word("connect to the master, or through a sentinel or a cluster client")},
+		{f["loading"] == "1", Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", word("wait")},
+		{failed("cluster_state"), Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
+			run(to.RedisCLI("--cluster", "check", f["addr"]))},
+		{evicts, Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, percent),
+			"when the memory is full, keys of limiters are evicted like any other", "an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
+			word("keep limiters on a server with noeviction, or with volatile-* and no keep-alive")},
+		{lapses, Info, say("maxmemory-policy is %s", policy), "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
+			"as above, for these limiters only", word("give limiters that matter no TTL")},
+		{!evicts && !lapses && most > 0 && used > most/10*9, Warning, say("%d%% of maxmemory are used, and the policy is %s", percent, policy), "the server is nearly full",
+			"when it is full, every acquire fails with OOM", word("raise maxmemory, or delete what is not needed")},
+		{f.number("evicted_keys") > 0, Warning, say("%d keys were evicted since the start", f.number("evicted_keys")), "keys of limiters may have been among them",
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", to.Command("doctor", nil))},
+		{f["save"] == "none" && f["aof_enabled"] == "0", Info, word("neither RDB nor AOF is on"), "a restart loses all limiters",
+			"after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
+			word("set the rates at the start of each service, as trySetRate is meant to be used")},
+		{failed("rdb_last_bgsave_status") && f["save"] != "none", Critical, word("the last background save failed"), "with stop-writes-on-bgsave-error the server rejects writes",
+			"every acquire fails with MISCONF", log},
+		{failed("aof_last_write_status") && f["aof_enabled"] == "1", Critical, word("the last write of the append-only file failed"), "the server rejects writes",
+			"every acquire fails with MISCONF", log},
+		{good != "" && f.number("min_slaves_good_slaves") < least, Critical, say("%s good replicas, and min-replicas-to-write asks for %d", good, least),
+			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", word("bring the replicas back")},
+	} {
+		if x.is {
+			y := finding("server", x.s, x.found, x.fix)
+			y.Means, y.Java, y.Go = x.means, x.callers, x.callers
+			list = append(list, y)
+		}
 	}
 	return list
 }
