@@ -132,7 +132,7 @@ func unknownCaller(c call, id requestID) answer {
 }
 
 // refusal answers a call that m has refused.
-func refusal(c call, m *meter, id requestID, now time.Time) answer {
+func refusal(c call, m *meter, id requestID) answer {
 	switch m.dimension {
 	case DimIP:
 		return ban(id)

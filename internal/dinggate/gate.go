@@ -121,7 +121,7 @@ func (g *Gate) arrive(c call) answer {
 		for _, n := range counts {
 			n.refused(punished)
 		}
-		return refusal(c, m, id, now)
+		return refusal(c, m, id)
 	}
 	for _, n := range counts {
 		n.Calls++

@@ -139,7 +139,7 @@ func (f *finder) hashes(ctx context.Context, node Node) error {
 		for len(keys) > 0 && !f.done {
 			part := keys[:min(batch, len(keys))]
 			keys = keys[len(part):]
-			if err := f.emit(ctx, node, part, Live); err != nil {
+			if err := f.emit(ctx, node, part); err != nil {
 				return err
 			}
 		}
@@ -301,8 +301,8 @@ func (f *finder) has(name string) bool {
 	return seen
 }
 
-// emit yields those of the hashes that are limiters.
-func (f *finder) emit(ctx context.Context, node Node, names []string, kind Kind) error {
+// emit yields those of the hashes of those names that are limiters.
+func (f *finder) emit(ctx context.Context, node Node, names []string) error {
 	list, err := f.read(ctx, node, names)
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func (l *ledger) refund(id permit.ID, keep int64) {
 }
 
 // release enters that permits have been returned, those of the newest grants first.
-func (l *ledger) release(now time.Time, permits int64) {
+func (l *ledger) release(permits int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	slices.SortStableFunc(l.grants, func(a, b Grant) int { return a.At.Compare(b.At) })

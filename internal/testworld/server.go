@@ -150,7 +150,7 @@ func (s *Server) Release(key string, permits int64) {
 	s.t.Helper()
 	_, err := s.of(key, 0).Release(permits).Run(context.Background())
 	s.must(err)
-	s.ledger(key, "").release(now(), permits)
+	s.ledger(key, "").release(permits)
 }
 
 // Available returns the free permits of an Overall limiter.
