@@ -112,6 +112,36 @@ func TestScriptHeaders(t *testing.T) {
 	}
 }
 
+// TestFewFramesAboveRedis checks how much of this module stands between a caller and go-redis: twelve functions in the form of
+// the README, of which three are those of package dispatch.
+func TestFewFramesAboveRedis(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, rate := context.WithoutCancel(t.Context()), overall(10, time.Second) // a call that can end has a goroutine of its own
+		var ours []string
+		onScripts(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			ours = ours[:0]
+			pcs := make([]uintptr, 64)
+			frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+			for f, more := frames.Next(); more; f, more = frames.Next() {
+				if name, ok := strings.CutPrefix(f.Function, "github.com/goredisson/ratelimiter"); ok &&
+					!strings.HasPrefix(name, "/internal/redistest.") && !strings.Contains(name, t.Name()) && !strings.Contains(name, "onScripts") {
+					ours = append(ours, name)
+				}
+			}
+			return next(ctx, cmd)
+		})
+		c := newClient(t, rdb)
+		name := redistest.Key(t)
+		for range 2 { // the first call sets the rate
+			require.NoError(t, c.RateLimiter(name).WithRate(rate).Acquire(ctx, 1))
+		}
+		require.Contains(t, ours[len(ours)-1], "RateLimiter).Acquire")
+		require.LessOrEqual(t, len(ours), 12, "%v", ours)
+		within := slices.IndexFunc(ours, func(f string) bool { return !strings.HasPrefix(f, "/internal/dispatch.") })
+		require.LessOrEqual(t, within, 3, "%v", ours)
+	})
+}
+
 // TestRoomsKnowOnlyWhatTheyMay checks the imports of the internal packages, each of which is listed with the
 // others that it may link. The package that waits knows no Redis, and the package that knows Redis does not
 // know the one that waits; only dispatch and redisson link go-redis.
