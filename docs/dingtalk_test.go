@@ -101,7 +101,8 @@ func TestDingTalkBansUs(t *testing.T) {
 	require.Equal(t, ratelimiter.Rate{Permits: 20, Interval: 61 * time.Second}, inspected)
 
 	// 5. The delays are known.
-	require.Positive(t, transport.Delays(base.Hostname()).Requests)
+	_, requests := transport.DelaySpread(base.Hostname())
+	require.Positive(t, requests)
 
 	// The address, for all robots of a program that starts now, whose limiter exists.
 	run(blocks[1][1])

@@ -52,7 +52,8 @@ func (r *Response) json() *envelope.Object {
 type Verdict struct {
 	// Throttled reports that the platform rejected the request because of a limit, and did not execute it.
 	Throttled bool
-	// Until is when calls may go on. It is zero if the platform did not say and the Detector has no default.
+	// Until is when calls may go on. It is zero if the platform did not say and the Detector has no default. The Detectors
+	// of this module take no platform's word for more than a day, and have tighter bounds for most limits.
 	Until time.Time
 	// Banned reports a penalty that further calls make worse.
 	Banned bool
@@ -72,11 +73,10 @@ type Verdict struct {
 // defines those of its detectors and profiles; you may make up others.
 type Scope string
 
-// MaxPenalty bounds how long a platform's text or header can make a fleet wait. An Until read from it is never before
-// Response.Now, and never more than MaxPenalty after it. Each detector has a tighter bound for each of its limits;
-// the Until before it was bounded is in [Verdict.Asked]. Only monthly quotas may last longer, because their end is
+// maxPenalty bounds how long a platform's text or header can make a fleet wait. An Until read from it is never before
+// Response.Now, and never more than maxPenalty after it. Only monthly quotas may last longer, because their end is
 // known without the platform's word.
-const MaxPenalty = 24 * time.Hour
+const maxPenalty = envelope.MaxPenalty
 
 // A Detector decides from a platform's response whether the platform throttled the request. Detect is called once for
 // each response, by several goroutines at once, and must not block. If it panics, its verdict is ignored: see

@@ -134,7 +134,7 @@ func ExampleNew_coolDown() {
 func Example_rulefile() {
 	client := exampleClient()
 	defer client.Close()
-	rules, err := rulefile.Load(strings.NewReader(`
+	rules, err := rulefile.Parse([]byte(`
 rules:
   - name: everything
     limits:
@@ -222,8 +222,9 @@ func ExampleCaller() {
 		}
 	}
 	config.HttpClient = httplimit.Caller{Transport: transport}
-	fmt.Println(transport.Delays("ecs.aliyuncs.com") == httplimit.Delays{}) // nothing was sent yet
-	// Output: true
+	spread, requests := transport.DelaySpread("ecs.aliyuncs.com")
+	fmt.Println(spread, requests) // nothing was sent yet
+	// Output: 0s 0
 }
 
 // A platform says in a field of its own how many seconds to wait.

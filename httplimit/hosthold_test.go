@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -222,15 +223,15 @@ func TestRedirectedBase(t *testing.T) {
 }
 
 func TestMaxRetryAfter(t *testing.T) {
-	for d, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, MaxPenalty: MaxPenalty} {
+	for d, want := range map[time.Duration]time.Duration{time.Minute: time.Minute, maxPenalty: maxPenalty} {
 		inWorld(t, func(t *testing.T, w *world) {
 			tr := w.transport(busy("99999999", "x"), rules(w.limit("l", 99, time.Second)), WithDetectors(HTTPDetector()), WithMaxRetryAfter(d))
 			get(t, tr, "http://x/")
 			require.Equal(t, want, w.until("l"))
 		})
 	}
-	for _, d := range []time.Duration{0, -1, MaxPenalty + 1} {
+	for _, d := range []time.Duration{0, -1, maxPenalty + 1} {
 		_, err := New(clienttest.Unused(t), WithMaxRetryAfter(d))
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	}
 }

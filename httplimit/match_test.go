@@ -221,7 +221,7 @@ func TestInvalidRules(t *testing.T) {
 	}
 	for _, c := range cases {
 		err := CheckRules([]Rule{{Limits: limits}, c.rule})
-		require.ErrorIs(t, err, ErrInvalidRule)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 		var f *FieldError
 		require.ErrorAs(t, err, &f)
 		require.Equal(t, "rules[1]."+c.field, f.Field, f.Problem)
@@ -264,6 +264,6 @@ func TestSecretsAreHashed(t *testing.T) {
 	}
 	for _, short := range [][]byte{nil, {}, make([]byte, 15)} {
 		_, err := New(clienttest.Unused(t), WithHashKey(short))
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
@@ -109,7 +110,7 @@ func WithBackOff(first, most time.Duration) Option {
 // Detectors have tighter bounds of their own. The default is 31 days, because some quotas are monthly.
 func WithMaxCoolDown(d time.Duration) Option { return func(c *config) { c.maxCoolDown = d } }
 
-// WithMaxRetryAfter bounds the wait that a Retry-After or RateLimit field can demand, up to [MaxPenalty]. It is
+// WithMaxRetryAfter bounds the wait that a Retry-After or RateLimit field can demand, up to a day. It is
 // needed because the responding host chooses the number. If a wait was cut, its event has the time that was asked
 // for. The default is an hour, the longest window of a documented limit whose
 // end such a header names (GitHub's): a host that asks for more is sent one request an hour.
@@ -136,12 +137,9 @@ func WithRuleRates() Option { return func(c *config) { c.setRates = true } }
 // badDuration is a maxWait that New rejects.
 const badDuration = -1 << 63
 
-// ErrInvalidOption is the error of an option that is out of range. The error that wraps it has the value.
-var ErrInvalidOption = errors.New("httplimit: invalid option")
-
 func (c *config) validate() error {
 	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: %s", ErrInvalidOption, fmt.Sprintf(format, args...))
+		return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
 	}
 	switch {
 	case c.base == nil:
@@ -160,8 +158,8 @@ func (c *config) validate() error {
 		return bad("WithMaxCoolDown: %v is shorter than 1ms", c.maxCoolDown)
 	case c.hashKeySet && len(c.hashKey) < keyname.MinKey:
 		return bad("WithHashKey: a key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
-	case c.maxRetry < time.Millisecond || c.maxRetry > MaxPenalty:
-		return bad("WithMaxRetryAfter: %v is not in %v..%v", c.maxRetry, time.Millisecond, MaxPenalty)
+	case c.maxRetry < time.Millisecond || c.maxRetry > maxPenalty:
+		return bad("WithMaxRetryAfter: %v is not in %v..%v", c.maxRetry, time.Millisecond, maxPenalty)
 	}
 	for i, d := range c.detectors {
 		if d == nil {

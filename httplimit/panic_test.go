@@ -227,11 +227,13 @@ func TestZeroTransport(t *testing.T) {
 		closed := false
 		req := redistest.Must(http.NewRequest("POST", "http://a.example/", closes{func() { closed = true }}))(t)
 		resp, err := zero.RoundTrip(req)
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 		require.Nil(t, resp)
 		require.True(t, closed)
-		require.ErrorIs(t, zero.SetRules(), ErrInvalidOption)
-		require.Zero(t, zero.Delays("a.example"))
+		require.ErrorIs(t, zero.SetRules(), ratelimiter.ErrInvalidArgument)
+		spread, requests := zero.DelaySpread("a.example")
+		require.Zero(t, spread)
+		require.Zero(t, requests)
 		require.NotPanics(t, zero.CloseIdleConnections)
 	}
 }

@@ -279,7 +279,7 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 	*running = "the name mapper of the Client"
 	if permits < 0 || permits > rates.MaxPermits {
 		return &Error{Limiter: name, Reason: ReasonRule,
-			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ErrInvalidRule, permits, int64(rates.MaxPermits))}
+			Err: fmt.Errorf("%w: a weight of %d is not in 0..%d", ratelimiter.ErrInvalidArgument, permits, int64(rates.MaxPermits))}
 	}
 	var settlements []settlement
 	if l.Settle != nil {

@@ -61,7 +61,7 @@ func TestQuotaErrors(t *testing.T) {
 		"rules[0].limits[0].quota: it i": {Name: "x", Quota: (*limit.Shared)(nil)},
 	} {
 		_, err := New(nil, rules(l))
-		require.ErrorIs(t, err, ErrInvalidRule, field)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, field)
 		require.ErrorContains(t, err, field)
 	}
 	_, err := New(nil, rules(Limit{Name: "x", Quota: deniedLate{}, Settle: used}))

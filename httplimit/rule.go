@@ -3,7 +3,6 @@
 package httplimit
 
 import (
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -146,10 +145,7 @@ type Profile struct {
 	Rules []Rule
 }
 
-// ErrInvalidRule is the error of a rule that cannot be used. The error that wraps it names the field and the problem.
-var ErrInvalidRule = errors.New("httplimit: invalid rule")
-
-// A FieldError says what is wrong with one field of a rule: errors.Is(err, [ErrInvalidRule]) holds for it.
+// A FieldError says what is wrong with one field of a rule: errors.Is(err, [ratelimiter.ErrInvalidArgument]) holds for it.
 type FieldError struct {
 	// Field is the path of the field as in a rule file: "rules[0].limits[1].interval".
 	Field string
@@ -160,8 +156,8 @@ type FieldError struct {
 // Error returns the field and the problem.
 func (e *FieldError) Error() string { return e.Field + ": " + e.Problem }
 
-// Is reports whether target is ErrInvalidRule.
-func (e *FieldError) Is(target error) bool { return target == ErrInvalidRule }
+// Is reports whether target is ratelimiter.ErrInvalidArgument.
+func (e *FieldError) Is(target error) bool { return target == ratelimiter.ErrInvalidArgument }
 
 // A problems is a list of field errors with the way to where it looks.
 type problems struct {

@@ -36,7 +36,7 @@ func TestSetRules(t *testing.T) {
 		time.Sleep(time.Second)
 
 		wrong := Rule{Limits: []Limit{{Name: "{"}}}
-		require.ErrorIs(t, tr.SetRules(wrong), ErrInvalidRule)
+		require.ErrorIs(t, tr.SetRules(wrong), ratelimiter.ErrInvalidArgument)
 		rule := Rule{Name: "new", Match: Match{Hosts: []string{"x"}}, Limits: []Limit{w.limit("b", 5, time.Minute)}}
 		require.NoError(t, tr.SetRules(rule))
 		get(t, tr, "http://x/")

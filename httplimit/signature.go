@@ -52,7 +52,7 @@ type Signature struct {
 	// each element of a list or member of an object: "parameters.retry_after" (Telegram), "error.details.*.retryDelay"
 	// (Gemini), "retry_after_ms" (Matrix).
 	WaitFromBody []string
-	// MaxWait bounds the wait that the response asks for, up to MaxPenalty. The default is that of WithMaxRetryAfter.
+	// MaxWait bounds the wait that the response asks for, up to a day. The default is that of WithMaxRetryAfter.
 	MaxWait time.Duration
 }
 
@@ -78,7 +78,7 @@ func (s Signature) Detect(r *Response) Verdict {
 		}
 		return v.bounded(r, wait, most)
 	case s.Wait > 0:
-		return v.bounded(r, s.Wait, MaxPenalty)
+		return v.bounded(r, s.Wait, maxPenalty)
 	}
 	return v
 }
@@ -244,10 +244,10 @@ func (s Signature) check(p problems) {
 			p.add(fmt.Sprintf("wait_from_body[%d]", i), "%q is no path; it is such as parameters.retry_after", at)
 		}
 	}
-	if s.Wait < 0 || s.Wait > MaxPenalty {
-		p.add("wait", "%v is not in 0..%v", s.Wait, MaxPenalty)
+	if s.Wait < 0 || s.Wait > maxPenalty {
+		p.add("wait", "%v is not in 0..%v", s.Wait, maxPenalty)
 	}
-	if s.MaxWait < 0 || s.MaxWait > MaxPenalty {
-		p.add("max_wait", "%v is not in 0..%v", s.MaxWait, MaxPenalty)
+	if s.MaxWait < 0 || s.MaxWait > maxPenalty {
+		p.add("max_wait", "%v is not in 0..%v", s.MaxWait, maxPenalty)
 	}
 }

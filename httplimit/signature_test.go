@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/stretchr/testify/require"
 )
 
@@ -130,7 +131,7 @@ func TestSignatureChecked(t *testing.T) {
 		"200, json and header":   {Status: []int{200}, JSON: one, Header: one},
 		"several json":           {Status: []int{429, 503}, JSON: map[string]string{"a": "b", "c.0.d": "!*"}},
 		"paths":                  {Status: []int{429}, Paths: []string{"/v1/*", "*", "!/v2"}},
-		"waits":                  {Status: []int{429}, WaitFrom: []string{"X-Wait"}, Wait: time.Second, MaxWait: MaxPenalty},
+		"waits":                  {Status: []int{429}, WaitFrom: []string{"X-Wait"}, Wait: time.Second, MaxWait: maxPenalty},
 		"the first and the last": {Status: []int{100, 599}},
 	} {
 		require.NoError(t, CheckRules([]Rule{{Detectors: []Detector{s}}}), name)
@@ -157,7 +158,7 @@ func TestSignatureChecked(t *testing.T) {
 		require.Equal(t, "rules[0].detectors[0]."+strings.TrimSpace(field), f.Field)
 		inWorld(t, func(t *testing.T, w *world) {
 			_, err := New(w.client, WithDetectors(s))
-			require.ErrorIs(t, err, ErrInvalidOption)
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 		})
 	}
 }

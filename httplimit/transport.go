@@ -24,11 +24,11 @@ import (
 // still arrives in another coding, [EventUnread] and [EventUnsettled] report that.
 //
 // A Transport limits when requests leave. They may arrive closer together than they left. If the platform punishes
-// that, leave some headroom or space the requests by Rate.MinGap: [Transport.Delays] shows how much is needed. A
+// that, leave some headroom or space the requests by Rate.MinGap: [Transport.DelaySpread] shows how much is needed. A
 // request that fails on its way has spent its permits, because it may have arrived.
 //
 // Each hop of a redirect is a request of its own. The zero Transport is not usable, and rejects every request with
-// [ErrInvalidOption]; make one with [New]. A Transport is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
+// [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
@@ -40,7 +40,7 @@ type Transport struct {
 
 // New returns a Transport whose limiters are those of client, which the caller closes. The client may be nil if every
 // limit of the rules is a [Limit.Quota] alone, such as a *limit.Local: then nothing needs a Redis. New returns
-// [ErrInvalidOption] for an option that is out of range, and [ErrInvalidRule] with a [*FieldError] for each field of a
+// [ratelimiter.ErrInvalidArgument] for an option that is out of range, and with a [*FieldError] for each field of a
 // rule that is wrong.
 func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	t := &Transport{client: client, limiters: newLimiters(client), cfg: config{
@@ -55,7 +55,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 	}}
 	for _, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("%w: an Option is nil", ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an Option is nil", ratelimiter.ErrInvalidArgument)
 		}
 		o(&t.cfg)
 	}
@@ -63,7 +63,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 		return nil, err
 	}
 	if client == nil && len(t.cfg.rules) == 0 {
-		return nil, fmt.Errorf("%w: the client is nil, and there are no rules that do without one", ErrInvalidOption)
+		return nil, fmt.Errorf("%w: the client is nil, and there are no rules that do without one", ratelimiter.ErrInvalidArgument)
 	}
 	if err := t.SetRules(t.cfg.rules...); err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ func New(client *ratelimiter.Client, opts ...Option) (*Transport, error) {
 func (t *Transport) made() bool { return t != nil && t.limiters != nil }
 
 // errNotMade is the error of a Transport that is nil or the zero value.
-var errNotMade = fmt.Errorf("%w: the Transport is not one that New returned", ErrInvalidOption)
+var errNotMade = fmt.Errorf("%w: the Transport is not one that New returned", ratelimiter.ErrInvalidArgument)
 
 // A ruleSet is the rules of a Transport at one time. Only the Transport and the requests that began with it hold it.
 type ruleSet struct {
@@ -87,7 +87,7 @@ type ruleSet struct {
 // SetRules replaces all rules, including those of profiles. A request that has begun, or waits, is completed under
 // the old rules. The Transport keeps what it knows of limiters, such as their bans. A limiter keeps the rate that it
 // has in Redis, and [EventRateDiffers] reports if the new rules say otherwise. If a rule is wrong, SetRules returns
-// ErrInvalidRule with a [*FieldError] for each wrong field, and the old rules stay.
+// ratelimiter.ErrInvalidArgument with a [*FieldError] for each wrong field, and the old rules stay.
 func (t *Transport) SetRules(rules ...Rule) error {
 	if !t.made() {
 		return errNotMade

@@ -80,7 +80,7 @@ func TestWeights(t *testing.T) {
 		b.WeightFunc = func(*http.Request) int64 { return -1 }
 		body := &closer{Reader: strings.NewReader("x")}
 		_, err := w.transport(base(ok), rules(b)).RoundTrip(request(t, "POST", "http://x/", body))
-		require.ErrorIs(t, err, ErrInvalidRule)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 		require.ErrorIs(t, err, ErrRejected)
 		require.EqualValues(t, 1, body.closed.Load())
 
@@ -395,13 +395,13 @@ func TestFirstRequestIsNoError(t *testing.T) {
 func TestOptions(t *testing.T) {
 	client := clienttest.New(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	_, err := New(nil)
-	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	_, err = New(client, nil)
-	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	for _, o := range []Option{WithBase(nil), WithMaxWait(-1), WithRetry(-1), WithPeek(0, 0), WithPeek(maxPeek+1, 0),
 		WithPeek(1, -1), WithBackOff(0, 0), WithBackOff(2*time.Second, time.Second), WithMaxCoolDown(0), WithDetectors(nil)} {
 		_, err := New(client, o)
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	}
 	redistest.Must(New(client))(t)
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"fmt"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 )
 
@@ -17,7 +18,7 @@ func WithRedisURL(raw string) Option {
 	return func(c *config) {
 		to, err := doctor.ParseTarget(raw)
 		if err != nil {
-			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithRedisURL: %w", ErrInvalidOption, err))
+			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithRedisURL: %w", ratelimiter.ErrInvalidArgument, err))
 			return
 		}
 		c.url = &to

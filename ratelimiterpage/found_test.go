@@ -221,7 +221,7 @@ func TestCommandsNameTheRedis(t *testing.T) {
 		require.NoError(t, c.rdb.Close())
 	}
 	_, err := New(redis.NewClient(&redis.Options{Addr: "h:1"}), WithRedisURL("http://u:secret@h"))
-	require.ErrorIs(t, err, ErrInvalidOption)
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	require.NotContains(t, err.Error(), "secret")
 }
 

@@ -23,7 +23,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -31,13 +30,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 )
-
-// ErrInvalidOption is wrapped by the error of New if an option cannot be used.
-var ErrInvalidOption = errors.New("ratelimiterpage: invalid option")
 
 // A Handler serves the page. It is safe for concurrent use. It reads Redis only while somebody views the page. The
 // zero value is not usable; make one with [New].
@@ -104,7 +101,7 @@ func WithWrites(token string) Option {
 func WithStreams(n int) Option {
 	return func(c *config) {
 		if c.streams = n; n < 1 {
-			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithStreams(%d); it is at least 1", ErrInvalidOption, n))
+			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithStreams(%d); it is at least 1", ratelimiter.ErrInvalidArgument, n))
 		}
 	}
 }
@@ -115,19 +112,19 @@ func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log 
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
 	if len(token) < MinToken {
-		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %d bytes; it has at least %d", ErrInvalidOption, option, len(token), MinToken))
+		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %d bytes; it has at least %d", ratelimiter.ErrInvalidArgument, option, len(token), MinToken))
 	}
 	return sha256.Sum256([]byte(token))
 }
 
 // New returns a Handler for the limiters of the Redis that rdb is connected to: a server, the master of a failover
 // client, all masters of a cluster, or all shards of a ring. It sends nothing before somebody views the page. The
-// error wraps ErrInvalidOption. The caller closes the Handler, and rdb after it.
+// error wraps ratelimiter.ErrInvalidArgument. The caller closes the Handler, and rdb after it.
 func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
 	for _, o := range opts {
 		if o == nil {
-			return nil, fmt.Errorf("%w: an Option is nil", ErrInvalidOption)
+			return nil, fmt.Errorf("%w: an Option is nil", ratelimiter.ErrInvalidArgument)
 		}
 		o(&h.config)
 	}

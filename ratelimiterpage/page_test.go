@@ -317,7 +317,7 @@ func TestLanguages(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0), nil} {
 		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
-		require.ErrorIs(t, err, ErrInvalidOption)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	}
 }
 

@@ -53,12 +53,11 @@ func firstLine(c *cli.Command, flag string) (string, error) {
 // readRules returns the rules of all files.
 func readRules(files []string) (rules []httplimit.Rule, err error) {
 	for _, name := range files {
-		f, err := os.Open(name)
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return nil, usage("--rules: %w", err)
 		}
-		more, err := rulefile.Load(f)
-		_ = f.Close() // it was read
+		more, err := rulefile.Parse(text)
 		if err != nil {
 			return nil, usage("--rules %s: %w", name, err)
 		}

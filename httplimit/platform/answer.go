@@ -42,7 +42,7 @@ func (r answer) served(e envelope.Envelope) bool { return e.Serves(r.Request, r.
 
 // after returns the instant d after the response, within 0 and MaxPenalty.
 func (r answer) after(d time.Duration) time.Time {
-	return envelope.After(r.Now, d, httplimit.MaxPenalty)
+	return envelope.After(r.Now, d, envelope.MaxPenalty)
 }
 
 // serverNow returns what the platform's clock showed when it sent the response, and left how long it is until it shows t.

@@ -205,7 +205,7 @@ func DingTalkBanDetector() httplimit.Detector {
 		}
 		v := httplimit.Verdict{Throttled: true, Banned: true, Scope: ScopeIP, Reason: banReason}
 		wait, _ := envelope.ParseSeconds(o.Number("wait"))
-		return r.bounded(v, max(dingTalkBan, min(wait, httplimit.MaxPenalty)*60), dingTalkBanMax)
+		return r.bounded(v, max(dingTalkBan, min(wait, envelope.MaxPenalty)*60), dingTalkBanMax)
 	})
 }
 

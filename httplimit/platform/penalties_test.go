@@ -67,7 +67,8 @@ func TestMarginHoldsAgainstDelays(t *testing.T) {
 			all.Wait()
 			require.Equal(t, c.worst, p.arrived.Told().Most(time.Second), name)
 			require.Equal(t, c.took, time.Duration(left.Load()), name)
-			require.Equal(t, c.late, tr.Delays("oapi.dingtalk.com").Spread(), name)
+			spread, _ := tr.DelaySpread("oapi.dingtalk.com")
+			require.Equal(t, c.late, spread, name)
 		})
 	}
 }

@@ -236,7 +236,7 @@ func TestProfilesFindBadOptions(t *testing.T) {
 		{GitHub("a", WithAPI("/x", 0, time.Minute)), "permits: 0 is not in"},
 	} {
 		_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(c.profile))
-		require.ErrorIs(t, err, httplimit.ErrInvalidRule, c.want)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, c.want)
 		require.ErrorContains(t, err, c.want)
 		var field *httplimit.FieldError
 		require.True(t, errors.As(err, &field))
@@ -283,7 +283,7 @@ func TestOptionsOfOtherPlatforms(t *testing.T) {
 				require.NoError(t, err, "%s: %s", name, what)
 				return
 			}
-			require.ErrorIs(t, err, httplimit.ErrInvalidRule, "%s: %s", name, what)
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "%s: %s", name, what)
 			option, _, _ := strings.Cut(what, " ")
 			require.ErrorContains(t, err, option, "%s: %s", name, what)
 		}
@@ -312,7 +312,7 @@ func TestOptionsOfOtherPlatforms(t *testing.T) {
 		`WithPenalty: github has no limit of the scope "api"`: GitHub("a", options["WithAPI"], WithPenalty(ScopeAPI, time.Second)),
 	} {
 		_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(p))
-		require.ErrorIs(t, err, httplimit.ErrInvalidRule, problem)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, problem)
 		require.ErrorContains(t, err, problem)
 	}
 	for _, r := range DingTalk("a", WithAPI("/x", 600, time.Minute)).Rules {
@@ -321,7 +321,7 @@ func TestOptionsOfOtherPlatforms(t *testing.T) {
 		}
 	}
 	_, err := httplimit.New(clienttest.Unused(t), httplimit.WithProfile(DingTalk("a", WithRate(ScopeAppAPI, 5, time.Second), options["WithCorp"])))
-	require.ErrorIs(t, err, httplimit.ErrInvalidRule, "corp-api is in its place")
+	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "corp-api is in its place")
 	// With its option there is a limit of the scope, in whatever order they come.
 	for _, p := range []httplimit.Profile{
 		DingTalk("a", WithMinGap(ScopeMonth, time.Second), options["WithMonthlyQuota"], WithPenalty(ScopeMonth, time.Minute)),

@@ -256,7 +256,7 @@ func FuzzParse(f *testing.F) {
 		require.NoError(t, yaml.Unmarshal(asYAML, &tree))
 		asJSON := redistest.Must(json.Marshal(tree))(t)
 		for _, text := range [][]byte{asJSON, asYAML} {
-			if len(text) > MaxSize || !json.Valid(asJSON) || bytes.Contains(asJSON, []byte(`\ufffd`)) {
+			if len(text) > maxSize || !json.Valid(asJSON) || bytes.Contains(asJSON, []byte(`\ufffd`)) {
 				return // what is no UTF-8 cannot be written as JSON
 			}
 			same, err := Parse(text, opts...)

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
@@ -15,8 +14,8 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
 
-// MaxSize is the largest size of a file in bytes.
-const MaxSize = 1 << 20
+// maxSize is the largest size of a file in bytes.
+const maxSize = 1 << 20
 
 // An Error is one problem of a file.
 type Error struct {
@@ -55,16 +54,7 @@ func WithDetector(name string, d httplimit.Detector) Option {
 	return func(c *config) { c.detectors[name] = d }
 }
 
-// Load reads r to its end, at most MaxSize bytes, and parses it: see [Parse].
-func Load(r io.Reader, opts ...Option) ([]httplimit.Rule, error) {
-	data, err := io.ReadAll(io.LimitReader(r, MaxSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("rulefile: %w", err)
-	}
-	return Parse(data, opts...)
-}
-
-// Parse reads rules. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
+// Parse reads rules from the content of a file of up to 1 MiB. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
 // document. The file is one mapping with the list rules. Each rule has
 //
 //   - name
@@ -91,8 +81,8 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 		}
 		o(&c)
 	}
-	if len(data) > MaxSize {
-		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", MaxSize)}
+	if len(data) > maxSize {
+		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", maxSize)}
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
 	parse := parseYAML

@@ -3,12 +3,10 @@
 package rulefile
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -165,7 +163,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"JSON number", `{"rules": [{"limits": [{"name": "a", "permits": 1e3}]}]}`, 1, "rules[0].limits[0].permits", "whole"},
 		{"deep YAML", "rules: " + strings.Repeat("[", 40) + strings.Repeat("]", 40), 1, "", "deep"},
 		{"deep JSON", `{"rules": ` + strings.Repeat("[", 40) + strings.Repeat("]", 40) + "}", 1, "", "deep"},
-		{"long", strings.Repeat(" ", MaxSize+1), 0, "", "longer than"},
+		{"long", strings.Repeat(" ", maxSize+1), 0, "", "longer than"},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
@@ -264,13 +262,8 @@ func TestAllErrorsAreTold(t *testing.T) {
 	require.Less(t, len(err.Error()), 200)
 }
 
-func TestLoad(t *testing.T) {
-	require.Len(t, redistest.Must(Load(strings.NewReader("\xef\xbb\xbfrules:\n- detectors: [http]\n")))(t), 1)
-	broken := errors.New("broken")
-	_, err := Load(iotest.ErrReader(broken))
-	require.ErrorIs(t, err, broken)
-	_, err = Load(strings.NewReader(strings.Repeat("# long\n", MaxSize/4)))
-	require.ErrorContains(t, err, "longer than")
+func TestByteOrderMark(t *testing.T) {
+	require.Len(t, redistest.Must(Parse([]byte("\xef\xbb\xbfrules:\n- detectors: [http]\n")))(t), 1)
 }
 
 // TestAllMistakesAtOnce: mistakes of what the file says and of what the rules mean are found together, but none that only

@@ -139,7 +139,7 @@ func TestBadOptions(t *testing.T) {
 			require.ErrorContains(t, err, want)
 		}
 		_, err := New(client, perMinute("", 1))
-		require.ErrorIs(t, err, httplimit.ErrInvalidRule)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }
 

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// MaxPenalty bounds how long a platform's text or header can make a fleet wait.
+const MaxPenalty = 24 * time.Hour
+
 // ServerNow is what the platform's clock showed when it answered: the Date header (RFC 9110 §6.6.1),
 // which is rounded down to a second, or now, this process' clock, where there is none. An end that the
 // platform names is on its clock, and hosts whose clock is off must not wait the difference.
