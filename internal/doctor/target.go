@@ -4,7 +4,6 @@ package doctor
 
 import (
 	"cmp"
-	"crypto/tls"
 	"encoding/base64"
 	"fmt"
 	"net"
@@ -47,50 +46,17 @@ const SentinelPasswordVariable = "REDIS_SENTINEL_PASSWORD"
 
 // TargetOf returns the Target that a client is connected to, as far as its options tell. Files of certificates do not follow
 // from them, nor do the sentinels.
-func TargetOf(rdb redis.UniversalClient) (t Target) {
+func TargetOf(rdb redis.UniversalClient) Target {
 	switch rdb := rdb.(type) {
 	case interface{ Options() *redis.Options }:
-		o := rdb.Options()
-		return OfServer(o).with(o.TLSConfig, nil)
+		return At(redisurl.Redis{Single: rdb.Options()}, "")
 	case interface{ Options() *redis.ClusterOptions }:
+		return At(redisurl.Redis{Cluster: rdb.Options()}, "")
+	case interface{ Options() *redis.RingOptions }: // it has several addresses
 		o := rdb.Options()
-		return OfCluster(o).with(o.TLSConfig, nil)
-	case interface{ Options() *redis.RingOptions }:
-		o := rdb.Options()
-		return Target{DB: o.DB, User: o.Username, Password: o.Password != ""}.with(o.TLSConfig, nil)
+		return At(redisurl.Redis{Single: &redis.Options{DB: o.DB, Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig}}, "")
 	}
 	return Target{}
-}
-
-// OfServer returns the Target of a client of one server. That of a failover client has no address.
-func OfServer(o *redis.Options) Target {
-	t := Target{DB: o.DB, User: o.Username, Password: o.Password != ""}
-	switch {
-	case o.Network == "unix":
-		t.Socket = o.Addr
-	case strings.Contains(o.Addr, ":"):
-		t.Addrs = []string{o.Addr}
-	}
-	return t
-}
-
-// OfSentinels returns the Target of a failover client.
-func OfSentinels(o *redis.FailoverOptions) Target {
-	return Target{Addrs: o.SentinelAddrs, Master: o.MasterName, DB: o.DB, User: o.Username, Password: o.Password != "",
-		SentinelUser: o.SentinelUsername, SentinelPassword: o.SentinelPassword != ""}
-}
-
-// OfCluster returns the Target of a client of a cluster.
-func OfCluster(o *redis.ClusterOptions) Target {
-	return Target{Addrs: o.Addrs, Cluster: true, User: o.Username, Password: o.Password != ""}
-}
-
-// with returns t with what a TLS configuration and the query of a URL say.
-func (t Target) with(config *tls.Config, q url.Values) Target {
-	t.TLS = config != nil
-	t.Insecure = t.TLS && config.InsecureSkipVerify
-	t.Options = rest(q)
-	return t
 }
 
 // secrets are the parts of the names of query parameters that are not printed.
@@ -255,19 +221,27 @@ func ParseTarget(raw string) (Target, error) {
 	return At(r, raw), nil
 }
 
-// At returns the Target of r, which was parsed from that URL; it may be another kind of Redis by now.
-func At(r redisurl.Redis, raw string) (t Target) {
+// At returns the Target of r, which was parsed from that URL, if there was one; it may be another kind of Redis by now. A server of a
+// failover client has no address.
+func At(r redisurl.Redis, raw string) Target {
+	config := *r.TLS()
+	user, password := r.Login()
+	t := Target{User: *user, Password: *password != "", TLS: config != nil, Insecure: config != nil && config.InsecureSkipVerify}
+	if u, err := url.Parse(raw); err == nil {
+		t.Options = rest(u.Query())
+	}
 	switch {
-	case r.Single != nil:
-		t = OfServer(r.Single)
+	case r.Cluster != nil:
+		t.Addrs, t.Cluster = r.Cluster.Addrs, true
 	case r.Sentinel != nil:
-		t = OfSentinels(r.Sentinel)
+		o := r.Sentinel
+		t.Addrs, t.Master, t.DB, t.SentinelUser, t.SentinelPassword = o.SentinelAddrs, o.MasterName, o.DB, o.SentinelUsername, o.SentinelPassword != ""
+	case r.Single.Network == "unix":
+		t.Socket, t.DB = r.Single.Addr, r.Single.DB
+	case strings.Contains(r.Single.Addr, ":"):
+		t.Addrs, t.DB = []string{r.Single.Addr}, r.Single.DB
 	default:
-		t = OfCluster(r.Cluster)
+		t.DB = r.Single.DB
 	}
-	var q url.Values
-	if u, err := url.Parse(raw); err == nil { // it was parsed before
-		q = u.Query()
-	}
-	return t.with(*r.TLS(), q)
+	return t
 }
