@@ -42,8 +42,8 @@ type gateway struct {
 // startGateway starts one with DingTalk's limits but for a shorter penalty of an address, and without the monthly limit.
 func startGateway(t testing.TB) *gateway {
 	l := dinggate.Standard()
-	l.IP.Penalty, l.Month = banLength, dinggate.Limit{}
-	g := &gateway{Gate: dinggate.New(dinggate.WithLimits(l))}
+	l[dinggate.DimIP].Penalty, l[dinggate.DimMonth] = banLength, nil
+	g := &gateway{Gate: dinggate.New(l)}
 	ended := make(chan struct{})
 	g.end = sync.OnceFunc(func() { close(ended) })
 	mux := http.NewServeMux()

@@ -45,7 +45,7 @@ func TestDingTalkBansUs(t *testing.T) {
 	}
 	client := redistest.Must(ratelimiter.New(server.Client(t)))(t)
 	t.Cleanup(func() { _ = client.Close() })
-	gate := redistest.Must(dinggate.Start())(t)
+	gate := redistest.Must(dinggate.Start(dinggate.Standard()))(t)
 	t.Cleanup(func() { require.NoError(t, gate.Close()) })
 	base := redistest.Must(url.Parse(gate.URL))(t)
 

@@ -33,8 +33,8 @@ type platform struct {
 
 func newPlatform(t *testing.T, tls bool) *platform {
 	limits := dinggate.Standard()
-	limits.AppAPI.Calls, limits.Month.Calls = 400, 0
-	p := &platform{gate: dinggate.New(dinggate.WithLimits(limits)), next: make(chan struct{})}
+	limits[dinggate.DimAppAPI].Calls, limits[dinggate.DimMonth].Calls = 400, 0
+	p := &platform{gate: dinggate.New(limits), next: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.Handle("/", p.gate)
 	mux.HandleFunc("/next", func(http.ResponseWriter, *http.Request) { p.next <- struct{}{} })

@@ -27,8 +27,8 @@ func TestMain(m *testing.M) {
 func start(t *testing.T) *dinggate.Server {
 	t.Helper()
 	limits := dinggate.Standard()
-	limits.Robot.Window = 5 * time.Second
-	gate := redistest.Must(dinggate.Start(dinggate.WithLimits(limits)))(t)
+	limits[dinggate.DimRobot].Window = 5 * time.Second
+	gate := redistest.Must(dinggate.Start(limits))(t)
 	t.Cleanup(func() { require.NoError(t, gate.Close()) })
 	return gate
 }

@@ -258,37 +258,28 @@ func TestShanghai(t *testing.T) {
 
 // What the documentation says that DingTalk answers is detected.
 func TestGatesAnswersAreDetected(t *testing.T) {
-	few := dinggate.Limits{
-		AppAPI:  dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
-		CorpAPI: dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
-		Robot:   dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour},
-	}
-	only := func(f func(*dinggate.Limits)) dinggate.Option {
-		l := dinggate.Limits{}
-		f(&l)
-		return dinggate.WithLimits(l)
-	}
-	ip := only(func(l *dinggate.Limits) { l.IP = dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour} })
-	month := only(func(l *dinggate.Limits) { l.Month.Calls = 1 })
+	one := &dinggate.Limit{Calls: 1, Window: time.Hour, Penalty: time.Hour}
+	few := dinggate.Limits{dinggate.DimAppAPI: one, dinggate.DimCorpAPI: one, dinggate.DimRobot: one}
+	ip, month := dinggate.Limits{dinggate.DimIP: one}, dinggate.Limits{dinggate.DimMonth: one}
 	for _, c := range []struct {
 		name  string
-		opts  []dinggate.Option
+		limit dinggate.Limits
 		url   string
 		want  httplimit.Scope
 		until time.Duration
 	}{
-		{"a page", []dinggate.Option{ip}, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeIP, 5 * time.Minute},
-		{"plain", nil, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, time.Minute},
-		{"top", nil, "oapi.dingtalk.com/topapi/v2/user/get?access_token=app-a", ScopeAppAPI, time.Minute},
-		{"new", nil, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, time.Second},
-		{"a third party's", nil, "oapi.dingtalk.com/user/list?access_token=isv-s@c", ScopeAppAPI, time.Minute},
-		{"month", []dinggate.Option{month}, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
-		{"month, new", []dinggate.Option{month}, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
-		{"robot", nil, "oapi.dingtalk.com/robot/send?access_token=KEY", ScopeRobot, 10 * time.Minute},
+		{"a page", ip, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeIP, 5 * time.Minute},
+		{"plain", few, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, time.Minute},
+		{"top", few, "oapi.dingtalk.com/topapi/v2/user/get?access_token=app-a", ScopeAppAPI, time.Minute},
+		{"new", few, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, time.Second},
+		{"a third party's", few, "oapi.dingtalk.com/user/list?access_token=isv-s@c", ScopeAppAPI, time.Minute},
+		{"month", month, "oapi.dingtalk.com/user/list?access_token=app-a", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
+		{"month, new", month, "api.dingtalk.com/v1.0/contact/users/me", ScopeAppAPI, 31*24*time.Hour - 8*time.Hour},
+		{"robot", few, "oapi.dingtalk.com/robot/send?access_token=KEY", ScopeRobot, 10 * time.Minute},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				gate := dinggate.New(append([]dinggate.Option{dinggate.WithLimits(few)}, c.opts...)...)
+				gate := dinggate.New(c.limit)
 				tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
 					answer := httptest.NewRecorder()
 					gate.ServeHTTP(answer, r)

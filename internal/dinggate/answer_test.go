@@ -32,7 +32,7 @@ const (
 func TestAnswers(t *testing.T) {
 	const newToken = "X-Acs-Dingtalk-Access-Token"
 	for name, c := range map[string]struct {
-		opts        []Option
+		limits      Limits
 		calls       int
 		line        string
 		header      []string
@@ -51,9 +51,9 @@ func TestAnswers(t *testing.T) {
 			want: `{"errcode":90018,"errmsg":"您的应用调用该接口次数过多，请求被暂时限制了, apiPath(/user/list), 从 2000-01-01 08:00:00 到 2000-01-01 08:00:00 请求总次数超过了 20 次, 处罚将在 2000-01-01 08:00:01 结束."}`},
 		"old, ISV": {calls: 41, line: "GET /user/list?access_token=isv-s@c", status: 200, contentType: jsonRaw,
 			want: `{"errcode":90019,"errmsg":"您的应用对该企业调用该接口次数过多，请求被暂时限制了, apiPath(/user/list), 从 2000-01-01 08:00:00 到 2000-01-01 08:00:00 请求总次数超过了 40 次, 处罚将在 2000-01-01 08:00:01 结束."}`},
-		"old, API": {opts: []Option{limits(func(l *Limits) { l.API.Calls = 1 })}, calls: 2, line: "GET /user/list?access_token=app-a", status: 200, contentType: jsonRaw,
+		"old, API": {limits: limits(func(l Limits) { l[DimAPI].Calls = 1 }), calls: 2, line: "GET /user/list?access_token=app-a", status: 200, contentType: jsonRaw,
 			want: `{"errcode":90002,"errmsg":"您的服务器调用钉钉开放平台当前接口的所有请求都被暂时禁用了, apiPath(/user/list), 从 2000-01-01 08:00:00 到 2000-01-01 08:00:00 请求总次数超过了 1 次, 处罚将在 2000-01-01 08:00:01 结束."}`},
-		"old, month": {opts: []Option{limits(func(l *Limits) { l.Month.Calls = 2 })}, calls: 3, line: "GET /user/list?access_token=app-a", status: 200, contentType: jsonRaw,
+		"old, month": {limits: limits(func(l Limits) { l[DimMonth].Calls = 2 }), calls: 3, line: "GET /user/list?access_token=app-a", status: 200, contentType: jsonRaw,
 			want: `{"errcode":90020,"errmsg":"您的企业本月api调用量已超过限制,调用量:3次,额度:2次,请登录开发者后台-资源管理-查看用量明细"}`},
 		"old, wrong token": {calls: 1, line: "POST /topapi/v2/user/get?access_token=test", status: 200, contentType: jsonOld,
 			want: `{"errcode":88,"sub_code":"40014","sub_msg":"不合法的access_token","errmsg":"ding talk error[subcode=40014,submsg=不合法的access_token]","request_id":"1500000000001"}`},
@@ -66,9 +66,9 @@ func TestAnswers(t *testing.T) {
 			want: `{"code":"Forbidden.AccessDenied.QpsLimitForAppkeyAndApi","requestid":"000000DC-6ACF-AC00-0000-000000000015","message":"您的应用调用该接口次数过多，请求被暂时限制了"}`},
 		"new, ISV": {calls: 41, line: "GET /v1.0/contact/users/me", header: []string{newToken, "isv-s@c"}, status: 403, contentType: jsonNew,
 			want: `{"code":"Forbidden.AccessDenied.QpsLimitForSuitekeyAndOrgAndApi","requestid":"000000DC-6ACF-AC00-0000-000000000029","message":"您的应用对该企业调用该接口次数过多，请求被暂时限制了"}`},
-		"new, API": {opts: []Option{limits(func(l *Limits) { l.API.Calls = 1 })}, calls: 2, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 403, contentType: jsonNew,
+		"new, API": {limits: limits(func(l Limits) { l[DimAPI].Calls = 1 }), calls: 2, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 403, contentType: jsonNew,
 			want: `{"code":"Forbidden.AccessDenied.QpsLimitForApi","requestid":"000000DC-6ACF-AC00-0000-000000000002","message":"当前所有钉钉应用调用该接口次数过多，超出了该接口承受的最大qps，请求被暂时限制了，建议错开整点时刻调用该接口"}`},
-		"new, month": {opts: []Option{limits(func(l *Limits) { l.Month.Calls = 2 })}, calls: 3, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 403, contentType: jsonNew,
+		"new, month": {limits: limits(func(l Limits) { l[DimMonth].Calls = 2 }), calls: 3, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 403, contentType: jsonNew,
 			want: `{"code":"Forbidden.AccessDenied.ApiCountLimitForOrg","requestid":"000000DC-6ACF-AC00-0000-000000000003","message":"您的企业本月api调用量已超过限制,调用量:3次,额度:2次,请登录开发者后台-资源管理-查看用量明细"}`},
 		"new, wrong token": {calls: 1, line: "GET /v1.0/x", header: []string{newToken, "isv-s@" + OwnOrg}, status: 400, contentType: jsonNew,
 			want: `{"code":"InvalidAuthentication","requestid":"000000DC-6ACF-AC00-0000-000000000001","message":"不合法的access_token"}`},
@@ -78,7 +78,7 @@ func TestAnswers(t *testing.T) {
 		"robot, no token": {calls: 1, line: "POST /robot/send", status: 200, contentType: jsonRaw, want: `{"errcode":300005,"errmsg":"token is not exist"}`},
 		"robot, as documented": {calls: 21, line: "POST /robot/send?access_token=R", status: 200, contentType: jsonRaw,
 			want: `{"errcode":410100,"errmsg":"发送速度太快而限流"}`},
-		"IP, page": {opts: []Option{limits(func(l *Limits) { l.IP.Calls = 1 })}, calls: 2, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 200, contentType: html,
+		"IP, page": {limits: limits(func(l Limits) { l[DimIP].Calls = 1 }), calls: 2, line: "GET /v1.0/x", header: []string{newToken, "app-a"}, status: 200, contentType: html,
 			want: "<!DOCTYPE html>\n<html>\n<head><meta charset=\"utf-8\"><title>deny</title></head>\n<body>\n" +
 				`{"status":1111,"wait":5,"source":"x5","punish":"deny","uuid":"000000dc6acfac000000000000000002"}` + "\n</body>\n</html>\n"},
 		"token, old": {calls: 1, line: "GET /gettoken?appkey=a&appsecret=s", status: 200, contentType: jsonRaw,
@@ -96,7 +96,7 @@ func TestAnswers(t *testing.T) {
 				require.Equal(t, c.want, w.Body.String())
 				require.Equal(t, c.status, w.Code)
 				require.Equal(t, c.contentType, w.Header().Get("Content-Type"))
-			}, c.opts...)
+			}, c.limits)
 		})
 	}
 }

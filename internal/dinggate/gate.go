@@ -43,7 +43,7 @@ const LedgerPath = "/dinggate/ledger"
 // A Gate is the gateway. It does not promise to be fast: one lock orders all calls, so that what it
 // counts is exact. Its methods are safe for concurrent use. Make it with [New].
 type Gate struct {
-	cfg config
+	limits Limits
 
 	mu        sync.Mutex
 	meters    map[meterKey]*meter
@@ -60,26 +60,9 @@ type meterKey struct {
 	key       string
 }
 
-type config struct{ limits Limits }
-
-// An Option changes a Gate.
-type Option func(*config)
-
-// WithLimits sets the limits and the lengths of the penalties. The default is [Standard].
-func WithLimits(l Limits) Option { return func(c *config) { c.limits = l } }
-
-// New is a Gate that has seen no call.
-func New(opts ...Option) *Gate {
-	g := &Gate{
-		cfg:     config{limits: Standard()},
-		meters:  map[meterKey]*meter{},
-		callers: map[string]*CallerLedger{},
-		since:   time.Now(),
-	}
-	for _, o := range opts {
-		o(&g.cfg)
-	}
-	return g
+// New is a Gate with those limits that has seen no call.
+func New(limits Limits) *Gate {
+	return &Gate{limits: limits, meters: map[meterKey]*meter{}, callers: map[string]*CallerLedger{}, since: time.Now()}
 }
 
 // ServeHTTP answers one call.
@@ -139,7 +122,7 @@ func (g *Gate) meter(d Dimension, key string) *meter {
 	k := meterKey{d, key}
 	m := g.meters[k]
 	if m == nil {
-		m = &meter{dimension: d, key: key, limit: g.cfg.limits.of(d)}
+		m = &meter{dimension: d, key: key, limit: g.limits.of(d)}
 		g.meters[k] = m
 	}
 	return m
@@ -158,7 +141,7 @@ func (g *Gate) record(p *Penalty) {
 // are those of [AppAPI], [CorpAPI] and [API] for these dimensions, an IP for [DimIP], the robot's
 // access token for [DimRobot], and an organisation for [DimMonth].
 func (g *Gate) Ban(d Dimension, key string, length time.Duration) error {
-	if !d.known() || key == "" || length <= 0 {
+	if Standard()[d] == nil || key == "" || length <= 0 {
 		return fmt.Errorf("dinggate: no ban of dimension %q, key %q, length %v", d, key, length)
 	}
 	g.mu.Lock()

@@ -5,6 +5,7 @@ package dinggate
 import (
 	"encoding/json"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -20,9 +21,11 @@ type desk struct {
 	epoch time.Time
 }
 
-func inBubble(t *testing.T, f func(d *desk), opts ...Option) {
+// inBubble gives f a gate with those limits, or else with the standard ones.
+func inBubble(t *testing.T, f func(d *desk), l ...Limits) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(&desk{t, New(opts...), time.Now()}) })
+	l = append(slices.DeleteFunc(l, func(l Limits) bool { return l == nil }), Standard())
+	synctest.Test(t, func(t *testing.T) { f(&desk{t, New(l[0]), time.Now()}) })
 }
 
 // at sleeps until d after the beginning.
@@ -104,8 +107,8 @@ func TestLimits(t *testing.T) {
 	user := old("a", "/topapi/v2/user/get")
 	r := robot("R")
 	for name, c := range map[string]struct {
-		opts  []Option
-		steps []step
+		limits Limits
+		steps  []step
 	}{
 		"the 21st of a second is refused, and everything for one second more": {steps: []step{
 			{0, 20, user, 20}, {300 * ms, 1, user, 0}, {301 * ms, 5, user, 0},
@@ -138,7 +141,7 @@ func TestLimits(t *testing.T) {
 			{2 * time.Minute, 3, r, 0}, {11*time.Minute + 30*time.Second - ns, 1, r, 0}, {11*time.Minute + 30*time.Second, 20, r, 20},
 		}},
 		"an IP has 10,000 in 20 seconds of everything, or 5 minutes of silence": {
-			opts: []Option{limits(func(l *Limits) { l.AppAPI.Calls, l.Robot.Calls, l.Month.Calls = 0, 0, 0 })},
+			limits: limits(func(l Limits) { l[DimAppAPI].Calls, l[DimRobot].Calls, l[DimMonth].Calls = 0, 0, 0 }),
 			steps: []step{
 				{0, 5000, r, 5000}, {19999 * ms, 5000, user, 5000},
 				{20 * time.Second, 5000, r, 5000}, {30 * time.Second, 1, user, 0}, {30 * time.Second, 1, robot("other"), 0},
@@ -146,33 +149,33 @@ func TestLimits(t *testing.T) {
 			},
 		},
 		"IPs are apart": {
-			opts: []Option{limits(func(l *Limits) { l.IP.Calls = 3 })},
+			limits: limits(func(l Limits) { l[DimIP].Calls = 3 }),
 			steps: []step{
 				{0, 4, fromIP("1.1.1.1", "a"), 3}, {0, 4, fromIP("2.2.2.2", "a"), 3}, {0, 3, r, 3},
 			},
 		},
 		"an API may have a limit for all": {
-			opts: []Option{limits(func(l *Limits) { l.API.Calls = 30 })},
+			limits: limits(func(l Limits) { l[DimAPI].Calls = 30 }),
 			steps: []step{
 				{0, 20, user, 20}, {0, 11, old("b", "/topapi/v2/user/get"), 10}, {0, 1, old("c", "/topapi/v2/user/get"), 0},
 				{0, 1, old("c", "/topapi/v2/user/list"), 1}, {time.Second, 20, user, 20},
 			},
 		},
 		"a shortened penalty ends with an empty window": {
-			opts: []Option{limits(func(l *Limits) { l.Robot.Penalty = 5 * time.Second })},
+			limits: limits(func(l Limits) { l[DimRobot].Penalty = 5 * time.Second }),
 			steps: []step{
 				{0, 21, r, 20}, {5*time.Second - ns, 1, r, 0}, {5 * time.Second, 21, r, 20},
 			},
 		},
 	} {
-		t.Run(name, func(t *testing.T) { inBubble(t, func(d *desk) { d.play(c.steps) }, c.opts...) })
+		t.Run(name, func(t *testing.T) { inBubble(t, func(d *desk) { d.play(c.steps) }, c.limits) })
 	}
 }
 
-func limits(change func(*Limits)) Option {
+func limits(change func(Limits)) Limits {
 	l := Standard()
-	change(&l)
-	return WithLimits(l)
+	change(l)
+	return l
 }
 
 // TestMonth checks that the month is that of Shanghai: the bubble begins on 2000-01-01 00:00 UTC, which is 08:00
@@ -189,7 +192,7 @@ func TestMonth(t *testing.T) {
 			{january + 29*24*time.Hour, 1, user, 1},
 		})
 		require.Equal(t, 13, d.g.Ledger().Key(DimMonth, OwnOrg).Worst)
-	}, limits(func(l *Limits) { l.Month.Calls = 12 }))
+	}, limits(func(l Limits) { l[DimMonth].Calls = 12 }))
 }
 
 // TestRefusedCallsAreNoneOfTheMonth checks that a call that another dimension refuses does not count in the month.

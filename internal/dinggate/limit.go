@@ -17,14 +17,6 @@ const (
 	DimRobot   Dimension = "robot"    // a custom robot
 )
 
-func (d Dimension) known() bool {
-	switch d {
-	case DimAppAPI, DimCorpAPI, DimAPI, DimIP, DimMonth, DimRobot:
-		return true
-	}
-	return false
-}
-
 // A Limit is how many calls a window may hold, and what becomes of the caller whose call is one more.
 type Limit struct {
 	// Calls that any window may hold; 0 for no limit.
@@ -39,9 +31,7 @@ type Limit struct {
 // Limits are those of all dimensions. To have a demo wait for seconds instead of minutes, shorten the
 // Penalty of a Limit and leave Calls and Window: a window that shrinks with the penalty would be
 // another rate, and a rate that is kept by more calls would be another load.
-type Limits struct {
-	AppAPI, CorpAPI, API, IP, Month, Robot Limit
-}
+type Limits map[Dimension]*Limit
 
 // Standard is what the platform grants an organisation of the standard edition. It does not say how
 // many calls of an API it takes from all tenants together, so that API is no limit here.
@@ -51,31 +41,24 @@ type Limits struct {
 // (90019), and again those at the package for robot.
 func Standard() Limits {
 	return Limits{
-		AppAPI:  Limit{Calls: 20, Window: time.Second, Penalty: time.Second},
-		CorpAPI: Limit{Calls: 40, Window: time.Second, Penalty: time.Second},
-		API:     Limit{Window: time.Second, Penalty: time.Second},
-		IP:      Limit{Calls: 10_000, Window: 20 * time.Second, Penalty: 5 * time.Minute},
-		Month:   Limit{Calls: 5000},
-		Robot:   Limit{Calls: 20, Window: time.Minute, Penalty: 10 * time.Minute},
+		DimAppAPI:  {Calls: 20, Window: time.Second, Penalty: time.Second},
+		DimCorpAPI: {Calls: 40, Window: time.Second, Penalty: time.Second},
+		DimAPI:     {Window: time.Second, Penalty: time.Second},
+		DimIP:      {Calls: 10_000, Window: 20 * time.Second, Penalty: 5 * time.Minute},
+		DimMonth:   {Calls: 5000},
+		DimRobot:   {Calls: 20, Window: time.Minute, Penalty: 10 * time.Minute},
 	}
 }
 
-func (l Limits) of(d Dimension) Limit {
-	switch d {
-	case DimAppAPI:
-		return l.AppAPI
-	case DimCorpAPI:
-		return l.CorpAPI
-	case DimAPI:
-		return l.API
-	case DimIP:
-		return l.IP
-	case DimRobot:
-		return l.Robot
+// of returns the limit of a dimension, which has none if l does not say one.
+func (l Limits) of(d Dimension) (limit Limit) {
+	if l[d] != nil {
+		limit = *l[d]
 	}
-	m := l.Month
-	m.Window = 0
-	return m
+	if d == DimMonth {
+		limit.Window = 0
+	}
+	return limit
 }
 
 // shanghai is Asia/Shanghai, which has had no daylight saving since 1991: no zone database is needed.

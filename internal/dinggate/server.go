@@ -20,13 +20,13 @@ type Server struct {
 	served chan error
 }
 
-// Start starts a Server on a free port of 127.0.0.1. Who starts it closes it.
-func Start(opts ...Option) (*Server, error) {
+// Start starts a Server with those limits on a free port of 127.0.0.1. Who starts it closes it.
+func Start(limits Limits) (*Server, error) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, fmt.Errorf("dinggate: %w", err)
 	}
-	g := New(opts...)
+	g := New(limits)
 	s := &Server{
 		Gate: g, URL: "http://" + ln.Addr().String(),
 		srv:    &http.Server{Handler: g, ReadHeaderTimeout: 10 * time.Second},

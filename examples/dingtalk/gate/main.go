@@ -45,11 +45,11 @@ func serve(ctx context.Context, addr string, minute, ban time.Duration, out io.W
 		return err
 	}
 	limits := dinggate.Standard()
-	limits.Robot.Window = minute
-	gate := dinggate.New(dinggate.WithLimits(limits))
+	limits[dinggate.DimRobot].Window = minute
+	gate := dinggate.New(limits)
 	srv := &http.Server{Handler: banned(gate, ban), ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
-	fmt.Fprintf(out, "go run ./examples/dingtalk -url http://%s -minute %v -ban %v\n", ln.Addr(), minute, cmp.Or(ban, limits.IP.Penalty))
+	fmt.Fprintf(out, "go run ./examples/dingtalk -url http://%s -minute %v -ban %v\n", ln.Addr(), minute, cmp.Or(ban, limits[dinggate.DimIP].Penalty))
 	if err := srv.Serve(ln); ctx.Err() == nil {
 		return err
 	}
