@@ -26,6 +26,14 @@ var rows = []row{
 		"the same", sentinelManual,
 	},
 	{
+		"sentinel, many, kill", "Sentinel: the master is killed while calls of many limiters travel together, and its replica lacks every grant",
+		"at most one rate more of each; each is served again within 2.5 s after the replica takes writes", failoverTogether(func(w *watched) { w.master.Kill() }),
+	},
+	{
+		"sentinel, many, manual", "Sentinel: an operator orders a failover while calls of many limiters travel together",
+		"the same", failoverTogether(func(w *watched) { do(w.f, admin(w.f, w.sentinels[0]), "SENTINEL", "FAILOVER", "limits") }),
+	},
+	{
 		"min-replicas", "the master has lost its replica and rejects writes (`min-replicas-to-write`, NOREPLICAS)",
 		"nothing granted; drift 0; the first grant within 2.5 s after the master takes writes", minReplicas,
 	},
