@@ -3,15 +3,21 @@
 package limit
 
 import (
+	"context"
 	"fmt"
 	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -62,4 +68,64 @@ func TestCallsInAJoint(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestWithSeparateCalls tests that no pipeline of a redis client asks whether calls may travel in one command, once a limiter or a
+// Client that uses it wants its calls to be commands of their own.
+func TestWithSeparateCalls(t *testing.T) {
+	for name, c := range map[string]struct {
+		limiter []Option
+		client  []ratelimiter.Option
+		asks    bool
+	}{
+		"by default":    {asks: true},
+		"of a limiter":  {limiter: []Option{WithSeparateCalls()}},
+		"of the Client": {client: []ratelimiter.Option{ratelimiter.WithSeparateCalls()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				together := &pipelines{}
+				rdb.AddHook(together)
+				redistest.Must(ratelimiter.New(rdb, c.client...))(t)
+				l := redistest.Must(NewShared(rdb, redistest.Key(t), GCRA{per(1000, time.Second), 1000}, c.limiter...))(t)
+				var wg sync.WaitGroup
+				for i := range 30 {
+					wg.Go(func() {
+						r, err := l.For(fmt.Sprint(i)).Allow(t.Context(), 1)
+						assert.NoError(t, err)
+						assert.True(t, r.Granted)
+					})
+				}
+				wg.Wait()
+				require.NotZero(t, together.sent.Load(), "no calls left together")
+				require.Equal(t, c.asks, together.hellos.Load() > 0)
+			})
+		})
+	}
+}
+
+// A pipelines counts the pipelines of script calls, and those that ask what the server is. Each command that is sent by itself takes
+// a while, in which others come.
+type pipelines struct {
+	redistest.Passing
+	sent, hellos atomic.Int64
+}
+
+func (p *pipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		time.Sleep(100 * time.Microsecond)
+		return next(ctx, cmd)
+	}
+}
+
+func (p *pipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if strings.HasPrefix(cmds[0].Name(), "eval") {
+			p.sent.Add(1)
+			if cmds[len(cmds)-1].Name() == "hello" {
+				p.hellos.Add(1)
+			}
+		}
+		return next(ctx, cmds)
+	}
 }
