@@ -12,27 +12,17 @@ import (
 	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
-// A State is a copy of all that Redis holds of a limiter at one instant, for finding out why callers wait. It shows the
+// A State is what Redis holds of a limiter at one instant, for finding out why callers wait. It shows the
 // stored data and not its meaning: expired grants are reclaimed lazily, so they may still be there, and Value may be less
-// than AvailablePermits returns.
+// than AvailablePermits returns. Command rrl inspect also shows the keys, their fields and their TTLs.
 type State struct {
 	// Time is the instant at which the keys were read, by the limiter's clock: that of Redis, or of this process with
 	// [WithClientClock].
 	Time time.Time
-	// Rate is the rate that the Fields describe.
+	// Rate is the limiter's rate. It is zero together with ErrNotInitialized or ErrMalformed.
 	Rate Rate
-	// HashKey, ValueKey and PermitsKey are the names of the limiter's keys. In a [PerClient] limiter the last two are
-	// those of this client.
-	HashKey, ValueKey, PermitsKey string
-	// HashTTL, ValueTTL and PermitsTTL are how long each key still lives, to the millisecond. They are 0 for a key that
-	// does not expire or does not exist.
-	HashTTL, ValueTTL, PermitsTTL time.Duration
-	// Fields are the fields of the hash as they are stored. If the hash has more than 64 fields, only those of a
-	// limiter are included. The fields coolDown and reopenUntil, in milliseconds since the epoch, are present while a
-	// cool-down is in force or re-opens.
-	Fields map[string]string
-	// Value is the content of the value key as it is stored. It is empty if the key does not exist: before the first
-	// acquire, or after it was evicted or deleted.
+	// Value is the number of permits left, as it is stored. It is empty if the key does not exist: before the first acquire, or
+	// after it was evicted or deleted. In a [PerClient] limiter it, MemberCount and Members are those of this client.
 	Value string
 	// MemberCount is the number of members of the permits key, including expired ones.
 	MemberCount int64
@@ -68,20 +58,12 @@ type Member struct {
 func (a Admin) Inspect(ctx context.Context) (State, error) {
 	l := a.limiter
 	found, err := do(ctx, l, (*redisson.Limiter).Inspect)
-	typ := found.Type
 	if found.Fields == nil {
 		return State{}, err
 	}
 	s := State{
 		Time:        found.Time,
 		Rate:        rateOf(found.Rate),
-		HashKey:     l.redis.Keys.Hash,
-		ValueKey:    l.redis.Keys.Value[typ],
-		PermitsKey:  l.redis.Keys.Permits[typ],
-		HashTTL:     ttlOf(found.HashTTL),
-		ValueTTL:    ttlOf(found.ValueTTL),
-		PermitsTTL:  ttlOf(found.PermitsTTL),
-		Fields:      found.Fields,
 		Value:       found.Value,
 		MemberCount: found.MemberCount,
 		Members:     make([]Member, 0, len(found.Members)),

@@ -378,7 +378,6 @@ func TestRateOfALargeHash(t *testing.T) {
 	require.Equal(t, r, must(w.l.Rate(w.ctx))(t))
 	state := must(w.l.Admin().Inspect(w.ctx))(t)
 	require.Equal(t, r, state.Rate)
-	require.Len(t, state.Fields, 5)
 	require.Less(t, m.used()-begin, 10*time.Millisecond)
 }
 
@@ -422,7 +421,6 @@ func TestTTLLongerThanADuration(t *testing.T) {
 				expires := must(w.l.Admin().ExpireTime(w.ctx))(t)
 				require.False(t, expires.IsZero())
 				require.GreaterOrEqual(t, expires.UnixMilli(), min(at, 1<<53))
-				require.Equal(t, longest, must(w.l.Admin().Inspect(w.ctx))(t).HashTTL)
 
 				w.granted(2)
 				other := w.l.client.RateLimiter(w.l.Name() + "-other")

@@ -168,7 +168,7 @@ var provoked = map[string]func(x *refusal) bool{
 		l := x.limiter()
 		x.take(l, 1)
 		s := redistest.Must(l.Admin().Inspect(x.t.Context()))(x.t)
-		require.NoError(x.t, x.rdb.ZIncrBy(x.t.Context(), s.PermitsKey, 60_000, string(s.Members[0].Raw)).Err())
+		require.NoError(x.t, x.rdb.ZIncrBy(x.t.Context(), "{"+l.Name()+"}:permits", 60_000, string(s.Members[0].Raw)).Err())
 		time.Sleep(11 * time.Second) // after which the grant would have expired
 		return x.asks(l, 5)
 	},

@@ -8,10 +8,10 @@
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   now in ms, or empty for this server's TIME
 -- ARGV[3]   how many members to read
--- Returns   {0, now, fields, value, count, members, ttl, value ttl, permits ttl}
+-- Returns   {0, now, fields, value, count, members}
 --           fields: of the hash, name and value in turn, the seven above alone when it has more than
---           64; value: as it is, nil when absent; members: newest first, each and its score in turn;
---           TTLs in ms, as PTTL answers them. A hash that is absent or malformed is answered too.
+--           64; value: as it is, nil when absent; members: newest first, each and its score in
+--           turn. A hash that is absent or malformed is answered too.
 --           {2, type} the hash has another type
 
 local typ = redis.call('HGET', KEYS[1], 'type')
@@ -40,5 +40,4 @@ if type(members[2]) == 'number' then -- as Dragonfly gives scores to scripts
     members[i] = string.format('%.17g', members[i])
   end
 end
-return {0, now, fields, redis.call('GET', KEYS[2]), redis.call('ZCARD', KEYS[3]), members,
-  redis.call('PTTL', KEYS[1]), redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[3])}
+return {0, now, fields, redis.call('GET', KEYS[2]), redis.call('ZCARD', KEYS[3]), members}

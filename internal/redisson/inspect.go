@@ -18,15 +18,13 @@ const inspectMembers = 100
 
 // A State is what Redis holds of a limiter at one instant.
 type State struct {
-	Type                          permit.Type // whose keys were read
-	Time                          time.Time
-	HashTTL, ValueTTL, PermitsTTL time.Duration // or -1 or -2 as in Redis
-	Fields                        map[string]string
-	Rate                          permit.Rate // that the fields hold
-	Value                         string
-	HasValue                      bool
-	MemberCount                   int64
-	Members                       []StoredMember // the newest ones
+	Time        time.Time
+	Fields      map[string]string
+	Rate        permit.Rate // that the fields hold
+	Value       string
+	HasValue    bool
+	MemberCount int64
+	Members     []StoredMember // the newest ones
 }
 
 // A StoredMember is one member with its score.
@@ -40,7 +38,6 @@ type StoredMember struct {
 func (l *Limiter) Inspect() permit.Op[State] {
 	return typed(l, l.Scripts.Inspect, func(ctx context.Context, typ permit.Type) (state State, more bool, err error) {
 		state, err = l.inspect(ctx, typ)
-		state.Type = typ
 		return state, false, err
 	})
 }
@@ -87,7 +84,6 @@ func readState(r []any) (State, bool) {
 	}
 	s.MemberCount = f.number()
 	members := replyReader{list: element[[]any](&f)}
-	s.HashTTL, s.ValueTTL, s.PermitsTTL = PTTL(f.number()), PTTL(f.number()), PTTL(f.number())
 	for len(fields.list) > 0 && !fields.bad {
 		name := fields.text()
 		s.Fields[name] = fields.text()
