@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strconv"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
 )
 
@@ -194,4 +196,47 @@ func TestEncodeJSON(t *testing.T) {
 	require.NoError(t, json.Unmarshal(out.Bytes(), &back))
 	require.Equal(t, strings.ToValidUTF8(in["text"], "\ufffd"), back["text"])
 	require.Error(t, term.EncodeJSON(&out, func() {}))
+}
+
+// asProgram makes the test binary behave as rrl, for tests of signals and exit codes.
+const asProgram = "RRL_TEST_AS_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asProgram) != "" {
+		main()
+	}
+	logging.Disable()
+	redistest.Main(m)
+}
+
+// TestDocsNameCommandsAndFlags checks that each command of rrl in the pages is one, with flags that it has.
+func TestDocsNameCommandsAndFlags(t *testing.T) {
+	help := map[string]string{}
+	for _, c := range newApp(&bytes.Buffer{}, &bytes.Buffer{}).Commands {
+		var out, errs bytes.Buffer
+		require.Equal(t, command.ExitOK, run(t.Context(), []string{"rrl", "help", c.Name}, &out, &errs), "%s: %s", c.Name, &errs)
+		help[c.Name] = out.String()
+	}
+	help["completion"] = ""
+	call, flag := regexp.MustCompile("(?:^|[ `(])rrl ([a-z][a-z-]*)([^`#\n]*)"), regexp.MustCompile(`(?:^| )(--[a-z][a-z-]*)`)
+	found := 0
+	for _, pattern := range []string{"../../*.md", "../../docs/*.md", "../../docs/zh/*.md"} {
+		files := redistest.Must(filepath.Glob(pattern))(t)
+		for _, f := range files {
+			text := redistest.Must(os.ReadFile(f))(t)
+			for _, code := range regexp.MustCompile("(?s)```.*?```|`rrl [^`\n]*`").FindAllString(string(text), -1) {
+				for line := range strings.Lines(code) {
+					for _, m := range call.FindAllStringSubmatch(line, -1) {
+						about, ok := help[m[1]]
+						require.True(t, ok, "%s: rrl %s", f, m[1])
+						for _, name := range flag.FindAllStringSubmatch(m[2], -1) {
+							require.Contains(t, about, name[1], "%s: rrl %s%s", f, m[1], m[2])
+							found++
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, found, 20)
 }

@@ -12,10 +12,19 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/version"
+	_ "github.com/goredisson/ratelimiter/limit" // its scripts
 	"github.com/urfave/cli/v3"
 )
 
@@ -48,6 +57,84 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 				return command.Usage("no command %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))
 			}
 			return cli.ShowRootCommandHelp(c)
+		},
+	}
+}
+
+// gatewayCommand becomes rrl-gateway, which is a program of its own: its metrics would be compiled into rrl.
+func gatewayCommand() *cli.Command {
+	const program, pkg = "rrl-gateway", "cmd/rrl-gateway"
+	return &cli.Command{
+		Name:            "gateway",
+		Usage:           "an HTTP proxy that keeps programs in any language within the limits: runs " + program,
+		SkipFlagParsing: true,
+		HideHelpCommand: true,
+		HideHelp:        true,
+		Action: func(_ context.Context, c *cli.Command) error {
+			path, err := programPath(program)
+			if err != nil {
+				return command.Usage("there is no %s beside rrl or on PATH: go install github.com/goredisson/ratelimiter/%s@latest, "+
+					"or in a clone go run ./%s", program, pkg, pkg)
+			}
+			err = syscall.Exec(path, append([]string{program}, c.Args().Slice()...), os.Environ())
+			return fmt.Errorf("%s: %w; run it by itself", path, err)
+		},
+	}
+}
+
+// programPath returns where a program is: beside this one, or on PATH.
+func programPath(program string) (string, error) {
+	if self, err := os.Executable(); err == nil {
+		if path, err := exec.LookPath(filepath.Join(filepath.Dir(self), program)); err == nil {
+			return path, nil
+		}
+	}
+	return exec.LookPath(program)
+}
+
+func scriptsCommand() *cli.Command {
+	return &cli.Command{
+		Name:      "scripts",
+		Usage:     "print the Lua scripts that this version sends to Redis",
+		ArgsUsage: "[NAME]",
+		Description: "Without NAME it lists the scripts of RRateLimiter and of package limit, with the SHA-1 by which Redis\n" +
+			"knows each (SCRIPT EXISTS, SLOWLOG, MONITOR) and how many keys and arguments it takes at most. With NAME it\n" +
+			"prints the text that is sent.",
+		OnUsageError: command.OnUsageError,
+		Action: func(_ context.Context, c *cli.Command) error {
+			all := dispatch.Loaded()
+			if c.Args().Len() > 1 {
+				return command.Usage("scripts takes one name, not %d", c.Args().Len())
+			}
+			if c.Args().Present() {
+				name := c.Args().First()
+				i := slices.IndexFunc(all, func(s *dispatch.Script) bool { return s.Name == name })
+				if i < 0 {
+					return command.Usage("no script %q", name)
+				}
+				_, err := io.WriteString(c.Root().Writer, all[i].Src)
+				return err
+			}
+			t := &table{columns: []column{{head: "SCRIPT"}, {head: "SHA-1"}, {head: "KEYS", right: true}, {head: "ARGUMENTS", right: true}}}
+			for _, s := range all {
+				t.add(s.Name, s.Sha, strconv.Itoa(s.Keys), strconv.Itoa(s.Args))
+			}
+			return t.write(c.Root().Writer, 0)
+		},
+	}
+}
+
+func versionCommand() *cli.Command {
+	return &cli.Command{
+		Name:         "version",
+		Usage:        "print what a report of a problem needs: versions, platform, commit",
+		OnUsageError: command.OnUsageError,
+		Action: func(_ context.Context, c *cli.Command) error {
+			if err := command.NoArguments(c); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintln(c.Root().Writer, version.Details("rrl"))
+			return err
 		},
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
@@ -79,3 +80,7 @@ func (s *Server) Options() *redis.Options {
 
 // Close closes the server and its connections and drops its data. Further calls do nothing.
 func (s *Server) Close() { s.mini.Close() }
+
+// SetTime stops the clock of s at t. TIME and the TTLs follow the last call of SetTime from then on,
+// and no longer the clock of this process. Setting the clock back does not lengthen any TTL.
+func (s *Server) SetTime(t time.Time) { s.mini.SetTime(t) }
