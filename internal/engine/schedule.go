@@ -101,8 +101,8 @@ func (l *limiter) takePassersLocked() *flight {
 	return f
 }
 
-// takeTriesLocked returns a flight for the tries, or nil if there are none or none may leave. If the tries stand behind the queue,
-// it starts a flight of the queue, which takes them along.
+// takeTriesLocked returns a flight that takes the tries, or nil if there are none or none may leave. If the tries stand behind
+// the queue, it is a flight of the queue, which takes them along.
 func (l *limiter) takeTriesLocked() *flight {
 	if l.tries.n == 0 || l.shard.closed || !l.mayTryLocked() {
 		return nil
@@ -113,11 +113,12 @@ func (l *limiter) takeTriesLocked() *flight {
 			return nil
 		}
 		l.first.askAt = time.Time{}
-		if f := l.takeQueueLocked(); f != nil {
-			l.startLocked(f)
-		}
+		f := l.takeQueueLocked()
 		if l.gathering == nil {
-			return nil
+			return f
+		}
+		if f != nil {
+			l.startLocked(f) // of those that pass a first waiter whose permits are gathered from now on
 		}
 	}
 	f := l.newFlightLocked()
