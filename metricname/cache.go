@@ -8,23 +8,21 @@ import (
 	"sync/atomic"
 )
 
-// A Cache computes the value of each key once and keeps it. It never forgets a key, so use it for a few keys. It is
-// safe for concurrent use, and reads known values without a lock.
-type Cache[K comparable, V any] struct {
+// Cached returns a function that computes the value of each key once, with make, and keeps it. It never forgets a key, so use
+// it for a few keys. It is safe for concurrent use, and reads known values without a lock.
+func Cached[K comparable, V any](make func(K) V) func(key K) V {
+	c := &cache[K, V]{make: make}
+	c.all.Store(&map[K]V{})
+	return c.of
+}
+
+type cache[K comparable, V any] struct {
 	make func(K) V
 	mu   sync.Mutex
 	all  atomic.Pointer[map[K]V] // replaced as a whole
 }
 
-// NewCache returns a Cache whose values make computes.
-func NewCache[K comparable, V any](make func(K) V) *Cache[K, V] {
-	c := &Cache[K, V]{make: make}
-	c.all.Store(&map[K]V{})
-	return c
-}
-
-// Of returns the value of key, and computes it if it is not known.
-func (c *Cache[K, V]) Of(key K) V {
+func (c *cache[K, V]) of(key K) V {
 	if v, ok := (*c.all.Load())[key]; ok {
 		return v
 	}

@@ -21,12 +21,11 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-const (
-	// MaxPolicies is the largest number of values that a Policies returns besides Other.
-	MaxPolicies = 64
-	// Other is the value of everything that has no value of its own, as in OpenTelemetry's semantic conventions.
-	Other = "_OTHER"
-)
+// MaxPolicies is the largest number of values that a function of [Policies] returns besides _OTHER.
+const MaxPolicies = 64
+
+// other is the value of everything that has no value of its own, as in OpenTelemetry's semantic conventions.
+const other = "_OTHER"
 
 // Bounds returns the bounds of histograms: of the durations of waits and of calls in seconds, of the number of requests
 // that share a call, and of the durations of outages in seconds. The slices are the caller's.
@@ -37,37 +36,36 @@ func Bounds() (wait, call, batch, outage []float64) {
 		[]float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 }
 
-// Policies maps names of limiters to at most MaxPolicies values and Other. It is safe for concurrent use.
-type Policies struct {
+// Policies returns a function that maps the name of each limiter with the function name, to at most MaxPolicies values, which
+// are the first ones of name, and _OTHER. If name is nil, the value of every limiter is _OTHER. The function is safe for
+// concurrent use.
+func Policies(name func(limiter string) string) func(limiter string) string {
+	p := &policies{name: name}
+	p.known.Store(&map[string]bool{})
+	return p.of
+}
+
+type policies struct {
 	name  func(limiter string) string
 	known atomic.Pointer[map[string]bool] // replaced as a whole
 	mu    sync.Mutex
 }
 
-// NewPolicies returns a Policies that maps each limiter with the function name. It keeps the first MaxPolicies values
-// of the function. If name is nil, the value of every limiter is Other.
-func NewPolicies(name func(limiter string) string) *Policies {
-	p := &Policies{name: name}
-	p.known.Store(&map[string]bool{})
-	return p
-}
-
-// Of returns the value for the limiter with the given name.
-func (p *Policies) Of(limiter string) string {
+func (p *policies) of(limiter string) string {
 	if p.name == nil {
-		return Other
+		return other
 	}
 	value := p.name(limiter)
 	if known := *p.known.Load(); known[value] {
 		return value
 	} else if len(known) >= MaxPolicies {
-		return Other
+		return other
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	known := maps.Clone(*p.known.Load())
 	if !known[value] && len(known) >= MaxPolicies {
-		return Other
+		return other
 	}
 	known[value] = true
 	p.known.Store(&known)
@@ -90,7 +88,7 @@ func EachHealed(h ratelimiter.Healed, f func(cause string, permits int64)) {
 var replies = []string{"OOM", "READONLY", "NOREPLICAS", "MISCONF", "LOADING", "MASTERDOWN", "CLUSTERDOWN",
 	"MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "NOPERM", "NOAUTH", "WRONGTYPE", "BUSY"}
 
-// OfError returns a short name for the kind of an error. The name contains neither the limiter nor the server.
+// OfError returns a short name for the kind of an error, or _OTHER. The name contains neither the limiter nor the server.
 func OfError(err error) string {
 	for _, known := range []struct {
 		err  error
@@ -131,5 +129,5 @@ func OfError(err error) string {
 	if word, _, _ := strings.Cut(text, " "); slices.Contains(replies, word) {
 		return word
 	}
-	return Other
+	return other
 }

@@ -30,7 +30,7 @@ func Events(opts ...Option) (func(httplimit.Event), error) {
 	if err := errors.Join(err, unreadErr, unsettledErr); err != nil {
 		return nil, err
 	}
-	reasons := metricname.NewPolicies(func(reason string) string { return reason })
+	reasons := metricname.Policies(func(reason string) string { return reason })
 	return func(e httplimit.Event) {
 		ctx := context.Background()
 		if e.Request != nil {
@@ -39,7 +39,7 @@ func Events(opts ...Option) (func(httplimit.Event), error) {
 		switch e.Kind {
 		case httplimit.EventThrottled:
 			throttled.Add(ctx, 1, metric.WithAttributeSet(attribute.NewSet(attribute.String("scope", string(e.Scope)),
-				attribute.String("reason", reasons.Of(string(e.Reason))), attribute.Bool("banned", e.Banned))))
+				attribute.String("reason", reasons(string(e.Reason))), attribute.Bool("banned", e.Banned))))
 		case httplimit.EventUnread:
 			unread.Add(ctx, 1)
 		case httplimit.EventUnsettled:
@@ -57,14 +57,14 @@ func Decisions(opts ...Option) (func(*http.Request, inbound.Decision), error) {
 	if err != nil {
 		return nil, err
 	}
-	rules := metricname.NewPolicies(func(name string) string { return name })
+	rules := metricname.Policies(func(name string) string { return name })
 	type key struct {
 		rule      string
 		outcome   inbound.Outcome
 		degraded  bool
 		errorType string
 	}
-	of := metricname.NewCache(func(k key) sets {
+	of := metricname.Cached(func(k key) sets {
 		attributes := []attribute.KeyValue{attribute.String("rule", k.rule), attribute.String("outcome", string(k.outcome)),
 			attribute.Bool("degraded", k.degraded)}
 		if k.errorType != "" {
@@ -73,10 +73,10 @@ func Decisions(opts ...Option) (func(*http.Request, inbound.Decision), error) {
 		return setsOf(attributes...)
 	})
 	return func(r *http.Request, d inbound.Decision) {
-		k := key{rule: rules.Of(d.Policy), outcome: d.Outcome, degraded: d.Degraded}
+		k := key{rule: rules(d.Policy), outcome: d.Outcome, degraded: d.Degraded}
 		if d.Err != nil && !errors.Is(d.Err, context.Canceled) {
 			k.errorType = metricname.OfError(d.Err)
 		}
-		requests.Add(r.Context(), 1, of.Of(k).add...)
+		requests.Add(r.Context(), 1, of(k).add...)
 	}, nil
 }

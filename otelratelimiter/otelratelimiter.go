@@ -83,18 +83,18 @@ func NewHook(opts ...Option) (ratelimiter.Hook, error) {
 	if err != nil {
 		return ratelimiter.Hook{}, err
 	}
-	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.NewPolicies(c.policy),
-		ended: metricname.NewCache(requestKey.bind), called: metricname.NewCache(callKey.bind), policy: metricname.NewCache(bindPolicy)}
+	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.Policies(c.policy),
+		ended: metricname.Cached(requestKey.bind), called: metricname.Cached(callKey.bind), policy: metricname.Cached(bindPolicy)}
 	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
 type hook struct {
 	instruments
 	tracer   trace.Tracer
-	policies *metricname.Policies
-	ended    *metricname.Cache[requestKey, requestSets]
-	called   *metricname.Cache[callKey, callSets]
-	policy   *metricname.Cache[string, sets]
+	policies func(limiter string) string
+	ended    func(requestKey) requestSets
+	called   func(callKey) callSets
+	policy   func(string) sets
 }
 
 // A sets is a set of attributes in the form that the instruments' methods take. Making one takes longer than
@@ -147,13 +147,13 @@ func (k callKey) bind() callSets {
 const waited = time.Millisecond
 
 func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
-	policy := h.policies.Of(r.Limiter)
-	s := h.ended.Of(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
+	policy := h.policies(r.Limiter)
+	s := h.ended(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
 	h.requests.Add(ctx, 1, s.all.add...)
 	h.permits.Add(ctx, r.Permits, s.outcome.add...)
 	h.wait.Record(ctx, r.Duration.Seconds(), s.outcome.record...)
 	if r.ClockSkew > 0 {
-		h.skew.Record(ctx, r.ClockSkew.Seconds(), h.policy.Of(policy).record...)
+		h.skew.Record(ctx, r.ClockSkew.Seconds(), h.policy(policy).record...)
 	}
 	if r.Operation != ratelimiter.OperationAllow && r.Operation != ratelimiter.OperationPeek && r.Duration >= waited {
 		h.span(ctx, attribute.String("policy", policy), r)
@@ -188,7 +188,7 @@ func leader(request, call context.Context) (trace.SpanContext, bool) {
 }
 
 func (h *hook) waiting(limiter string, delta int) {
-	h.waits.Add(context.Background(), int64(delta), h.policy.Of(h.policies.Of(limiter)).add...)
+	h.waits.Add(context.Background(), int64(delta), h.policy(h.policies(limiter)).add...)
 }
 
 func (h *hook) call(c ratelimiter.CallInfo) {
@@ -196,14 +196,14 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Err != nil {
 		key.errorType = metricname.OfError(c.Err)
 	}
-	s := h.called.Of(key)
+	s := h.called(key)
 	h.callDuration.Record(ctx, c.Duration.Seconds(), s.duration.record...)
 	h.batch.Record(ctx, c.Requests, s.batch.record...)
 	if c.Refunded > 0 {
-		h.refunded.Add(ctx, c.Refunded, h.policy.Of(h.policies.Of(c.Limiter)).add...)
+		h.refunded.Add(ctx, c.Refunded, h.policy(h.policies(c.Limiter)).add...)
 	}
 	metricname.EachHealed(c.Healed, func(cause string, permits int64) {
-		policy := attribute.String("policy", h.policies.Of(c.Limiter))
+		policy := attribute.String("policy", h.policies(c.Limiter))
 		h.healed.Add(ctx, permits, setsOf(policy, attribute.String("cause", cause)).add...)
 	})
 }
@@ -233,7 +233,7 @@ func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.R
 	if c.policy == nil {
 		c.policy = func(limiter string) string { return limiter }
 	}
-	policies, m := metricname.NewPolicies(c.policy), c.meters.Meter(Scope)
+	policies, m := metricname.Policies(c.policy), c.meters.Meter(Scope)
 	limit, err1 := m.Int64ObservableGauge("ratelimiter.limit", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits that a limiter allows in an interval."))
 	available, err2 := m.Int64ObservableGauge("ratelimiter.available", metric.WithUnit("{permit}"),
@@ -247,7 +247,7 @@ func Watch(client *ratelimiter.Client, names []string, opts ...Option) (metric.R
 		var faults []error
 		for _, name := range names {
 			l := client.RateLimiter(name)
-			policy := metric.WithAttributeSet(attribute.NewSet(attribute.String("policy", policies.Of(name))))
+			policy := metric.WithAttributeSet(attribute.NewSet(attribute.String("policy", policies(name))))
 			rate, err := l.Rate(ctx)
 			if err == nil {
 				var left int64

@@ -28,11 +28,11 @@ func Events(reg prometheus.Registerer) (func(httplimit.Event), error) {
 			return nil, err
 		}
 	}
-	reasons := metricname.NewPolicies(func(reason string) string { return reason })
+	reasons := metricname.Policies(func(reason string) string { return reason })
 	return func(e httplimit.Event) {
 		switch e.Kind {
 		case httplimit.EventThrottled:
-			throttled.WithLabelValues(string(e.Scope), reasons.Of(string(e.Reason)), strconv.FormatBool(e.Banned)).Inc()
+			throttled.WithLabelValues(string(e.Scope), reasons(string(e.Reason)), strconv.FormatBool(e.Banned)).Inc()
 		case httplimit.EventUnread:
 			unread.Inc()
 		case httplimit.EventUnsettled:
@@ -49,8 +49,8 @@ func Decisions(reg prometheus.Registerer) (func(*http.Request, inbound.Decision)
 	if err := reg.Register(requests); err != nil {
 		return nil, err
 	}
-	rules := metricname.NewPolicies(func(name string) string { return name })
+	rules := metricname.Policies(func(name string) string { return name })
 	return func(_ *http.Request, d inbound.Decision) {
-		requests.WithLabelValues(rules.Of(d.Policy), string(d.Outcome), strconv.FormatBool(d.Degraded)).Inc()
+		requests.WithLabelValues(rules(d.Policy), string(d.Outcome), strconv.FormatBool(d.Degraded)).Inc()
 	}, nil
 }

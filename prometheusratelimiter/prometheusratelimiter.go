@@ -56,7 +56,7 @@ func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error
 	}
 	wait, call, batch, outage := metricname.Bounds()
 	h := &hook{
-		policies: metricname.NewPolicies(c.policy),
+		policies: metricname.Policies(c.policy),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_requests_total",
 			Help: "Requests for permits, by how they ended."}, []string{"policy", "operation", "outcome", "degraded"}),
 		permits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_permits_total",
@@ -96,12 +96,12 @@ func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error
 			return ratelimiter.Hook{}, err
 		}
 	}
-	h.ended, h.called, h.waited = metricname.NewCache(h.bindRequest), metricname.NewCache(h.bindCall), metricname.NewCache(h.bindWaiting)
+	h.ended, h.called, h.waited = metricname.Cached(h.bindRequest), metricname.Cached(h.bindCall), metricname.Cached(h.bindWaiting)
 	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
 type hook struct {
-	policies                            *metricname.Policies
+	policies                            func(limiter string) string
 	requests, permits, refunded, healed *prometheus.CounterVec
 	wait, callDuration, batch           *prometheus.HistogramVec
 	waits, skew                         *prometheus.GaugeVec
@@ -109,9 +109,9 @@ type hook struct {
 	outageDuration                      prometheus.Histogram
 	panics                              prometheus.Counter
 
-	ended  *metricname.Cache[requestKey, requestMetrics]
-	called *metricname.Cache[callKey, callMetrics]
-	waited *metricname.Cache[string, prometheus.Gauge]
+	ended  func(requestKey) requestMetrics
+	called func(callKey) callMetrics
+	waited func(string) prometheus.Gauge
 }
 
 // A requestKey is the key of a requestMetrics: all that its labels depend on.
@@ -146,8 +146,8 @@ func (h *hook) bindCall(k callKey) callMetrics {
 func (h *hook) bindWaiting(policy string) prometheus.Gauge { return h.waits.WithLabelValues(policy) }
 
 func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
-	policy := h.policies.Of(r.Limiter)
-	m := h.ended.Of(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
+	policy := h.policies(r.Limiter)
+	m := h.ended(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
 	m.requests.Inc()
 	m.permits.Add(float64(max(0, r.Permits)))
 	m.wait.Observe(r.Duration.Seconds())
@@ -157,7 +157,7 @@ func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
 }
 
 func (h *hook) waiting(limiter string, delta int) {
-	h.waited.Of(h.policies.Of(limiter)).Add(float64(delta))
+	h.waited(h.policies(limiter)).Add(float64(delta))
 }
 
 func (h *hook) call(c ratelimiter.CallInfo) {
@@ -165,14 +165,14 @@ func (h *hook) call(c ratelimiter.CallInfo) {
 	if c.Err != nil {
 		key.errorType = metricname.OfError(c.Err)
 	}
-	m := h.called.Of(key)
+	m := h.called(key)
 	m.duration.Observe(c.Duration.Seconds())
 	m.batch.Observe(float64(c.Requests))
 	if c.Refunded > 0 {
-		h.refunded.WithLabelValues(h.policies.Of(c.Limiter)).Add(float64(c.Refunded))
+		h.refunded.WithLabelValues(h.policies(c.Limiter)).Add(float64(c.Refunded))
 	}
 	metricname.EachHealed(c.Healed, func(cause string, permits int64) {
-		h.healed.WithLabelValues(h.policies.Of(c.Limiter), cause).Add(float64(permits))
+		h.healed.WithLabelValues(h.policies(c.Limiter), cause).Add(float64(permits))
 	})
 }
 
