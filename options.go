@@ -115,7 +115,7 @@ func WithOutagePolicy(p OutagePolicy) Option {
 
 // WithSeparateCalls makes each script call a command of its own, for all that use the redis client. Use it for a proxy in
 // front of several servers that replies to HELLO as one server does: it would run all calls of a command on the server
-// of the first key. The default is that calls of one script that leave together travel in one EVALSHA, even if they are
+// of the first key, where package limit would let more pass. The default is that calls of one script that leave together travel in one EVALSHA, even if they are
 // of different limiters, unless Redis is a cluster, is older than 6.2 or does not accept that.
 func WithSeparateCalls() Option {
 	return func(c *config) { c.separate = true }

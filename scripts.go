@@ -14,7 +14,9 @@ var scriptFiles embed.FS
 
 // script returns the script scripts/NAME.lua with the given number of keys and arguments.
 func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
-	return redisson.NewScript(dispatch.Load(scriptFiles, name, keys, args), r)
+	s := dispatch.Load(scriptFiles, name, keys, args)
+	s.Missing = redisson.NotInitialized
+	return redisson.NewScript(s, r)
 }
 
 // scripts holds all scripts that this package sends, each with the number of its keys and arguments. Package

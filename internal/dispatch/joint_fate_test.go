@@ -4,11 +4,14 @@ package dispatch_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -31,6 +34,57 @@ func together(rdb dispatch.Sender, s *dispatch.Script, callers, calls int) (repl
 	}
 	wg.Wait()
 	return replies, errs
+}
+
+// A shunt is a hook that sends each command to the server of its first key, as a proxy in front of several servers does.
+type shunt struct {
+	redistest.Passing
+	servers []*redis.Client
+}
+
+func (s shunt) process(ctx context.Context, cmd redis.Cmder) error {
+	at := 0
+	if args := cmd.Args(); len(args) > 3 {
+		var n int
+		_, _ = fmt.Sscanf(strings.Trim(fmt.Sprint(args[3]), "{"), "many-%d", &n)
+		at = n % len(s.servers)
+	}
+	return s.servers[at].Process(ctx, cmd)
+}
+
+func (s shunt) ProcessHook(redis.ProcessHook) redis.ProcessHook { return s.process }
+
+func (s shunt) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) (err error) {
+		for _, cmd := range cmds {
+			err = errors.Join(err, s.process(ctx, cmd))
+		}
+		return err
+	}
+}
+
+// TestServersThatLookLikeOne has several servers reply to HELLO as one does. No caller is told that a limiter has no rate
+// because another server was asked, and no limiter has permits in use of which its callers were not told.
+func TestServersThatLookLikeOne(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Since(t, 6, 2, "HELLO without arguments")
+	servers := []*redis.Client{redistest.Start(t).Client(t), redistest.Start(t).Client(t), redistest.Start(t).Client(t)}
+	rdb, w := redistest.Start(t).Client(t), &watch{keys: 3}
+	rdb.AddHook(w)
+	rdb.AddHook(shunt{servers: servers})
+	client := redistest.Must(ratelimiter.New(rdb))(t)
+	defer client.Close()
+	list := names(true)
+	for _, name := range list {
+		redistest.Must(client.RateLimiter(name).TrySetRate(t.Context(), ratelimiter.Rate{Permits: 1e9, Interval: time.Hour}))(t)
+	}
+	all := drive(t, client, list, 300*time.Millisecond, nil)
+	require.Positive(t, w.joints.Load())
+	for i, name := range list {
+		require.Empty(t, all.errs[i])
+		left := redistest.Must(servers[i%len(servers)].Get(t.Context(), valueKey(name)).Int64())(t)
+		require.Equal(t, 1_000_000_000-left, all.granted[i].Load())
+	}
 }
 
 // TestJointsAreMeasured has calls that take Redis a millisecond each travel together: soon hardly any do, so that other clients

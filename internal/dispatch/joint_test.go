@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -184,6 +185,42 @@ func TestJointThatMeetsAReplica(t *testing.T) {
 		h.wg.Wait()
 		require.Equal(t, []string{"500µs 1: b", "1ms 1: a"}, h.pipelines)
 	})
+}
+
+// TestJointThatFindsNothing checks that a call which finds nothing among others is made again by itself, and that calls travel
+// singly for a while if it finds something then: the others were run by a server that does not have it.
+func TestJointThatFindsNothing(t *testing.T) {
+	look := New("look", "return {tonumber(ARGV[1])}", 1, 1)
+	look.Missing = func(reply []any) bool { return reply[0] == int64(1) }
+	for alone, together := range map[int64]bool{1: true, 0: false} {
+		inHangar(t, 500*time.Microsecond, func(h *hangar) {
+			joining(h, func(string, redis.Cmder) error { return nil })
+			h.judge = func(cmd redis.Cmder) bool {
+				switch cmd.Args()[1] {
+				case look.sha:
+					cmd.(OnceCmd).SetVal([]any{alone})
+				case look.joints.all().sha:
+					cmd.(OnceCmd).SetVal([]any{h.began.UnixMicro(), int64(1), int64(1), int64(1), int64(0)})
+				default:
+					return false
+				}
+				return true
+			}
+			h.fill()
+			for _, want := range []int64{alone, 0} {
+				h.wg.Go(func() {
+					cmd, _ := look.Command([]string{"k"}, "a")
+					reply, err := look.Once(context.Background(), h.d, cmd)
+					require.NoError(t, err)
+					require.Equal(t, []any{want}, reply)
+				})
+				synctest.Wait()
+			}
+			h.wg.Wait()
+			require.Equal(t, []string{"500µs 1", "1ms 1"}, h.sizes())
+			require.Equal(t, together, h.d.single.joins.allowed())
+		})
+	}
 }
 
 // TestJointsThatKeepRedisForLong checks that the next joints have fewer calls after some that have taken Redis too long, and

@@ -108,7 +108,7 @@ type call struct {
 
 	reply  any
 	err    error
-	resend bool // it was not executed, and its caller is to send it by itself
+	resend bool // it has done nothing, and its caller is to send it by itself
 	done   chan struct{}
 }
 
@@ -140,8 +140,8 @@ func (l *lane) enter(ctx context.Context, s *Script, evalsha []any) (departure, 
 	return departure{}, c
 }
 
-// await returns the outcome of a call when it has landed, or ctx.Err() when ctx is done. It reports false if the call was not
-// executed and is to be sent by itself.
+// await returns the outcome of a call when it has landed, or ctx.Err() when ctx is done. It reports false if the call is to be
+// sent by itself: it was not executed, or it found nothing among others and there is a reply.
 func (l *lane) await(ctx context.Context, c *call) (reply any, landed bool, err error) {
 	if ctx.Done() == nil {
 		<-c.done
@@ -155,8 +155,8 @@ func (l *lane) await(ctx context.Context, c *call) (reply any, landed bool, err 
 			return nil, true, ctx.Err()
 		}
 	}
-	if landed = !c.resend; landed {
-		reply, err = c.reply, c.err
+	if reply, landed = c.reply, !c.resend; landed {
+		err = c.err
 	}
 	l.d.recycle(c)
 	return reply, landed, err

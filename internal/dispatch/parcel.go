@@ -66,7 +66,8 @@ func (c *call) joint() *joint {
 
 // share gives each call of a joint its part of the reply. It reports false if the calls were not executed. A call that met
 // READONLY is to be sent by itself: go-redis, which closes a connection when it reads that, because the name may lead to
-// another server now, does not read it in a list.
+// another server now, does not read it in a list. So is one that found nothing: a proxy may have several servers behind it, and
+// one of them has run all calls.
 func (p parcel) share(reply any) bool {
 	list, ok := reply.([]any)
 	if !ok || len(list) == 0 {
@@ -75,7 +76,7 @@ func (p parcel) share(reply any) bool {
 	list = list[1:]
 	for _, c := range p.calls {
 		c.reply, list, c.err = part(list)
-		c.resend = c.err != nil && redis.HasErrorPrefix(c.err, "READONLY")
+		c.resend = c.err != nil && redis.HasErrorPrefix(c.err, "READONLY") || c.script.missing(c.reply)
 	}
 	return true
 }

@@ -35,6 +35,9 @@ type Script struct {
 	// say. It may be nil.
 	Clock func(reply []any) (time.Time, bool)
 
+	// Missing reports whether a call has found nothing of what its keys name, and so has done nothing. It may be nil.
+	Missing func(reply []any) bool
+
 	sha    any // Sha, as an argument
 	joints *joints
 }
@@ -97,7 +100,7 @@ func (s *Script) instant(cmd redis.Cmder) (time.Time, bool) {
 // If the attempt fails without a reply, the client of a cluster looks up the masters again; see [Reload].
 func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any, err error) {
 	var by trip
-	to, landed := rdb, false
+	to, landed, missing := rdb, false, false
 	d, _ := rdb.(*Dispatcher)
 	if d != nil {
 		to = d.sender
@@ -108,6 +111,7 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 			var c *call
 			if by.departure, c = by.lane.enter(ctx, s, evalsha); c != nil {
 				reply, landed, err = by.lane.await(ctx, c)
+				missing = !landed && reply != nil
 			}
 		}
 	}
@@ -128,7 +132,15 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 	if d != nil && by.lane == nil {
 		d.settled.Store(true)
 	}
+	if missing && !s.missing(reply) {
+		by.lane.joins.rejected() // another server has it
+	}
 	return reply, nil
+}
+
+func (s *Script) missing(reply any) bool {
+	list, ok := reply.([]any)
+	return ok && s.Missing != nil && s.Missing(list)
 }
 
 // send makes one attempt at a command by itself, and waits for the reply even if ctx is done. If by is not zero, the

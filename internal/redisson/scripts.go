@@ -125,3 +125,8 @@ func words(list ...word) []byte {
 	}
 	return b
 }
+
+// NotInitialized reports whether a reply says that a limiter has no rate.
+func NotInitialized(reply []any) bool {
+	return len(reply) > 0 && reply[0] == int64(statusNotInitialized)
+}
