@@ -5,12 +5,12 @@ package ratelimiter
 import (
 	"context"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/google/uuid"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/outage"
@@ -74,7 +74,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	if err := c.cfg.validate(); err != nil {
 		return nil, err
 	}
-	if isNil(rdb) {
+	if dispatch.IsNil(rdb) {
 		return nil, invalid("New was called with a redis client that is nil")
 	}
 	c.policy = c.cfg.policy.inEngine()
@@ -144,12 +144,6 @@ func (c *Client) Close() error {
 
 // errNotMade is the error of a Client that is nil or the zero value.
 var errNotMade = invalid("the Client is not one that New returned")
-
-// isNil reports whether rdb is nil, or a pointer that is.
-func isNil(rdb redis.UniversalClient) bool {
-	v := reflect.ValueOf(rdb)
-	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
-}
 
 // RateLimiter returns the limiter with the given name. It sends nothing, and may be called for each request: for a name
 // that was asked for recently, of which a Client without [WithNameMapper] remembers 4,096, it allocates nothing. All

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"fmt"
-	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -115,7 +114,7 @@ func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.r
 // its calls return ratelimiter.ErrUnavailable; it does not begin anew on another shard, unless SetAddrs has changed the shards
 // since the Ring was made.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
-	if v := reflect.ValueOf(rdb); a == nil || !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if a == nil || dispatch.IsNil(rdb) {
 		return nil, invalid("the redis client or the algorithm is nil")
 	}
 	if err := checkName(name); err != nil {

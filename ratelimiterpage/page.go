@@ -31,13 +31,14 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/doctor"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 )
 
 // A Handler serves the page. It is safe for concurrent use. It reads Redis only while somebody views the page. The
-// zero value is not usable; make one with [New].
+// zero value is not usable, and responds to every request with 503; make one with [New].
 type Handler struct {
 	rdb    redis.UniversalClient
 	survey *survey.Survey
@@ -108,7 +109,13 @@ func WithStreams(n int) Option {
 
 // WithLogger sets the logger of changes of limiters, done or rejected, and of wrong tokens. Each record says who sent
 // the request, as far as the request does. The default is slog.Default().
-func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
+func WithLogger(log *slog.Logger) Option {
+	return func(c *config) {
+		if c.log = log; log == nil {
+			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithLogger: the logger is nil", ratelimiter.ErrInvalidArgument))
+		}
+	}
+}
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
 	if len(token) < MinToken {
@@ -119,8 +126,11 @@ func (c *config) hash(option, token string) [sha256.Size]byte {
 
 // New returns a Handler for the limiters of the Redis that rdb is connected to: a server, the master of a failover
 // client, all masters of a cluster, or all shards of a ring. It sends nothing before somebody views the page. The
-// error wraps ratelimiter.ErrInvalidArgument. The caller closes the Handler, and rdb after it.
+// error wraps ratelimiter.ErrInvalidArgument: rdb is nil, or an option cannot be used. The caller closes the Handler, and rdb after it.
 func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
+	if dispatch.IsNil(rdb) {
+		return nil, fmt.Errorf("%w: the redis client is nil", ratelimiter.ErrInvalidArgument)
+	}
 	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
 	for _, o := range opts {
 		if o == nil {
@@ -143,11 +153,17 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 // Close ends all live views and pending reads, and waits for them. Later requests get status 503. Close does not
 // close the Redis client, and always returns nil.
 func (h *Handler) Close() error {
+	if !h.made() {
+		return nil
+	}
 	h.cancel()
 	h.index.stop()
 	h.work.Wait()
 	return nil
 }
+
+// made reports whether New returned h.
+func (h *Handler) made() bool { return h != nil && h.survey != nil }
 
 // start runs f until the Handler is closed. It reports false if it is.
 func (h *Handler) start(f func()) bool {
@@ -188,6 +204,10 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	header.Set("Cross-Origin-Resource-Policy", "same-origin")
 	header.Set("Cache-Control", "no-store")
 	header.Set("Vary", "Accept-Language, Authorization, Cookie")
+	if !h.made() {
+		http.Error(w, "the page is not one that New returned", http.StatusServiceUnavailable)
+		return
+	}
 	if h.guarded {
 		token, given := tokenOf(r)
 		if given && h.guesses.busy(w) {

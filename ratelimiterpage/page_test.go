@@ -315,9 +315,26 @@ func TestLanguages(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0), nil} {
+	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0), WithLogger(nil), nil} {
 		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+	}
+}
+
+// TestNotUsable checks what has no Redis, or was not made by New: it is an error at once, or a response, and never a panic.
+func TestNotUsable(t *testing.T) {
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil), (*redis.Ring)(nil)} {
+		h, err := New(rdb)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+		require.Nil(t, h)
+	}
+	for _, h := range []*Handler{nil, {}} {
+		for _, target := range []string{"", "limiter?name=a", "doctor", "events", "change", "page.css"} {
+			w := httptest.NewRecorder()
+			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/limiters/"+target, nil))
+			require.Equal(t, http.StatusServiceUnavailable, w.Code)
+		}
+		require.NoError(t, h.Close())
 	}
 }
 

@@ -4,6 +4,7 @@ package dispatch
 
 import (
 	"context"
+	"reflect"
 	"sync"
 	"sync/atomic"
 	"weak"
@@ -47,6 +48,12 @@ type masters interface {
 var dispatchers struct {
 	sync.Mutex
 	of map[any]weak.Pointer[Dispatcher]
+}
+
+// IsNil reports whether rdb is nil, or a pointer that is.
+func IsNil(rdb redis.UniversalClient) bool {
+	v := reflect.ValueOf(rdb)
+	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 // Of returns the Dispatcher of rdb. All callers that use the same redis.Client, ClusterClient or Ring share one. For
