@@ -3,13 +3,14 @@
 package main
 
 import (
-	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -192,7 +193,7 @@ func wantedOf(rules []httplimit.Rule) ([]*wanted, error) {
 			list = append(list, w)
 		}
 	}
-	if len(list) == 0 {
+	if len(list) == 0 && !slices.ContainsFunc(rules, func(r httplimit.Rule) bool { return slices.Equal(r.Match.Hosts, []string{exportHost}) }) {
 		return nil, errors.New("no limit in it has a rate")
 	}
 	return list, nil
@@ -236,22 +237,48 @@ func wantedName(text string) (*wanted, error) {
 	return w, nil
 }
 
+// What is around the limits in a file that export writes. The host is one that no request has. A rule without limits
+// needs a detector.
+const (
+	exportHost  = "export.invalid"
+	exportBegin = `{"rules":[{"name":"exported by rrl","match":{"hosts":["` + exportHost + `"]},"limits":[`
+	exportEnd   = "]}]}"
+	exportEmpty = `],"detectors":["http"]}]}`
+)
+
 var errNotUTF8 = errors.New("the name is not UTF-8, which a file cannot have")
+
+// inFile returns why a file cannot have a limiter as it is in Redis, or nil: Java may set what rule files reject.
+func inFile(l *survey.Limiter) error {
+	if !utf8.ValidString(l.Name) {
+		return errNotUTF8
+	}
+	text, err := json.Marshal(exported(l))
+	if err == nil {
+		_, err = rulefile.Parse([]byte(exportBegin + string(text) + exportEnd))
+	}
+	var wrong *rulefile.Error
+	if errors.As(err, &wrong) {
+		return fmt.Errorf("a rule file cannot have it: %s: %s", strings.TrimPrefix(wrong.Field, "rules[0].limits[0]."), wrong.Problem)
+	}
+	return err
+}
 
 func exportCommand() *cli.Command {
 	return liveCommand("export", "write the rates in Redis as a file for rrl diff", " ",
 		"The file is JSON in the form of httplimit's rule files, and matches no request. rrl diff reads files of\n"+
 			"at most 1 MiB, which are some 8000 limiters; --match makes several. Permits in use are not in it.\n"+
-			"Writes nothing to Redis, and needs no script.\n\n"+
-			"Exit codes: 0 all limiters were written, 1 something could not be looked at, "+exitCodes,
+			"It leaves out a limiter that a rule file cannot have: with more than 4294967295 permits, as Java may set it,\n"+
+			"or with a name that is empty or not UTF-8. Writes nothing to Redis, and needs no script.\n\n"+
+			"Exit codes: 0 all limiters were written, 1 some are left out and named, "+exitCodes,
 		[]cli.Flag{&cli.StringFlag{Name: "match", Usage: "only limiters whose names match `PATTERN`"}},
 		func(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if err := command.NoArguments(c); err != nil {
 				return err
 			}
 			out := c.Root().Writer
-			fmt.Fprint(out, `{"rules":[{"name":"exported by rrl","match":{"hosts":["export.invalid"]},"limits":[`)
-			comma := "\n"
+			fmt.Fprint(out, exportBegin)
+			comma, end := "\n", exportEmpty
 			var errs []error
 			for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
 				if err != nil {
@@ -263,17 +290,21 @@ func exportCommand() *cli.Command {
 				if l.Kind != survey.Live {
 					continue
 				}
-				if err := l.Problem; err != nil || !utf8.ValidString(l.Name) {
-					errs = append(errs, fmt.Errorf("%q: %w", l.Name, cmp.Or(err, errNotUTF8)))
+				err := l.Problem
+				if err == nil {
+					err = inFile(l)
+				}
+				if err != nil {
+					errs = append(errs, fmt.Errorf("%q: %w", l.Name, err))
 					continue
 				}
 				fmt.Fprint(out, comma)
-				comma = ","
+				comma, end = ",", exportEnd
 				if err := term.EncodeJSON(out, exported(l)); err != nil {
 					return err
 				}
 			}
-			if _, err := fmt.Fprintln(out, "]}]}"); err != nil {
+			if _, err := fmt.Fprintln(out, end); err != nil {
 				return err
 			}
 			if len(errs) > 0 {

@@ -92,6 +92,25 @@ func TestDiffAndExport(t *testing.T) {
 	l.ok(strings.Fields(strings.Split(out, "fix: rrl ")[1])...)
 	l.ok("diff", file, "--match", match)
 
+	// What a rule file cannot have is left out and named; no limiters are a file, too.
+	l.do("hset", l.base+"many", "rate", int64(1)<<32, "interval", 1000, "type", 0)
+	code, out, errs := l.run("export", "--match", match)
+	require.Equal(t, command.ExitFailed, code)
+	require.Contains(t, errs, `the file is not complete: "`+l.base+`many": a rule file cannot have it: permits: 4294967296 is not in 1..4294967295`)
+	write(out)
+	require.Contains(t, l.ends(exitSick, "", "diff", file, "--match", match, "--others"), l.base+"many: not in the file")
+	l.do("del", l.base+"many")
+	write(l.ok("export", "--match", l.base+"none*"))
+	require.Equal(t, "no differences in 0 limiters\n", l.ok("diff", file, "--match", l.base+"none*"))
+	require.Contains(t, l.ends(exitSick, "", "diff", file, "--match", match, "--others"), l.base+"a: not in the file")
+	l.do("hset", "", "rate", 1, "interval", 1000, "type", 0)
+	code, out, errs = l.run("export", "--match", "")
+	l.do("del", "")
+	require.Equal(t, command.ExitFailed, code)
+	require.Contains(t, errs, `"": a rule file cannot have it: name: `)
+	write(out)
+	l.ok("diff", file, "--match", match)
+
 	// A rule file as somebody writes it.
 	write(fmt.Sprintf(`
 rules:
