@@ -125,6 +125,8 @@ func (f first) mayNeedBody() bool {
 			return false
 		case Signature:
 			return d.readsBodies()
+		case *Signature:
+			return d.readsBodies()
 		case first:
 			return d.mayNeedBody()
 		}

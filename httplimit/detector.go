@@ -4,6 +4,7 @@ package httplimit
 
 import (
 	"net/http"
+	"reflect"
 	"slices"
 	"time"
 
@@ -93,6 +94,24 @@ func (f DetectorFunc) Detect(r *Response) Verdict { return f(r) }
 // first with Ignored set, otherwise the zero Verdict. Put detectors that are more certain, or that know a longer
 // penalty, first.
 func First(detectors ...Detector) Detector { return first(slices.Clone(detectors)) }
+
+// checkDetector checks a Detector, and those in a [First]. One that is nil would panic at each response.
+func checkDetector(d Detector, p problems) {
+	if v := reflect.ValueOf(d); !v.IsValid() || (v.Kind() == reflect.Pointer || v.Kind() == reflect.Func) && v.IsNil() {
+		p.add("", "it is nil")
+		return
+	}
+	switch d := d.(type) {
+	case first:
+		for i, d := range d {
+			checkDetector(d, p.in("[%d]", i))
+		}
+	case Signature:
+		d.check(p)
+	case *Signature:
+		d.check(p)
+	}
+}
 
 type first []Detector
 

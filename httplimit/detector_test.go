@@ -9,6 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -160,4 +163,31 @@ func asciiOf(s string) string {
 
 func quoteField(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(asciiOf(s)) + `"`
+}
+
+// TestDetectorsThatCannotDetect checks that New names a detector that is nil or matches nothing, wherever it is, since a
+// ban that nobody sees is worse than an error.
+func TestDetectorsThatCannotDetect(t *testing.T) {
+	client := clienttest.New(t, redis.NewClient(&redis.Options{}))
+	for _, c := range []struct {
+		d    Detector
+		want string
+	}{
+		{nil, "detectors[0]: it is nil"},
+		{Signature{}, "detectors[0].status: "},
+		{&Signature{}, "detectors[0].status: "},
+		{(*Signature)(nil), "detectors[0]: it is nil"},
+		{DetectorFunc(nil), "detectors[0]: it is nil"},
+		{First(HTTPDetector(), nil), "detectors[0][1]: it is nil"},
+		{First(Signature{}), "detectors[0][0].status: "},
+		{First(First(DetectorFunc(nil))), "detectors[0][0][0]: it is nil"},
+	} {
+		for _, o := range []Option{WithDetectors(c.d), WithRules(Rule{Detectors: []Detector{c.d}})} {
+			_, err := New(client, o)
+			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+			require.ErrorContains(t, err, c.want)
+		}
+	}
+	_, err := New(client, WithDetectors(&Signature{Status: []int{429}}, First(HTTPDetector(), First())))
+	require.NoError(t, err)
 }

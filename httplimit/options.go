@@ -162,14 +162,8 @@ func (c *config) validate() error {
 		return bad("WithMaxRetryAfter: %v is not in %v..%v", c.maxRetry, time.Millisecond, maxPenalty)
 	}
 	for i, d := range c.detectors {
-		if d == nil {
-			return bad("WithDetectors: detector %d is nil", i)
-		}
 		var list []error
-		if s, ok := d.(Signature); ok {
-			s.check(problems{fmt.Sprintf("detectors[%d]", i), &list})
-		}
-		if len(list) > 0 {
+		if checkDetector(d, problems{fmt.Sprintf("detectors[%d]", i), &list}); len(list) > 0 {
 			return bad("WithDetectors: %v", errors.Join(list...))
 		}
 	}

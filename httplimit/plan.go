@@ -86,12 +86,7 @@ func compile(r Rule) (*rule, error) {
 		}
 	}
 	for i, d := range r.Detectors {
-		if d == nil {
-			p.in("detectors[%d]", i).add("", "it is nil")
-		}
-		if s, ok := d.(Signature); ok {
-			s.check(p.in("detectors[%d]", i))
-		}
+		checkDetector(d, p.in("detectors[%d]", i))
 	}
 	return c, errors.Join(list...)
 }

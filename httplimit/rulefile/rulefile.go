@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 )
@@ -17,7 +18,7 @@ import (
 // maxSize is the largest size of a file in bytes.
 const maxSize = 1 << 20
 
-// An Error is one problem of a file.
+// An Error is one problem of a file: errors.Is(err, [ratelimiter.ErrInvalidArgument]) holds for it.
 type Error struct {
 	// Line is the number of the line, from 1, or 0 if it is not known.
 	Line int
@@ -41,17 +42,30 @@ func (e *Error) Error() string {
 	return b.String() + e.Problem
 }
 
+// Is reports whether target is ratelimiter.ErrInvalidArgument.
+func (e *Error) Is(target error) bool { return target == ratelimiter.ErrInvalidArgument }
+
 // An Option changes how a file is read.
 type Option func(*config)
 
 type config struct {
 	detectors map[string]httplimit.Detector
+	problems  []error
 }
 
-// WithDetector makes a detector available to the file under a name. It replaces a known detector of that name. The
-// default is the names that [Parse] lists.
+// WithDetector makes a detector available to the file under a name. It replaces a known detector of that name. Parse
+// returns an [*Error] if the name is empty, or the detector is one that httplimit.New rejects. The default is the
+// names that [Parse] lists.
 func WithDetector(name string, d httplimit.Detector) Option {
-	return func(c *config) { c.detectors[name] = d }
+	return func(c *config) {
+		if name == "" {
+			c.problems = append(c.problems, &Error{Problem: "WithDetector: the name is empty"})
+		}
+		if err := httplimit.CheckRules([]httplimit.Rule{{Detectors: []httplimit.Detector{d}}}); err != nil {
+			c.problems = append(c.problems, &Error{Problem: fmt.Sprintf("WithDetector(%q): %v", name, err)})
+		}
+		c.detectors[name] = d
+	}
 }
 
 // Parse reads rules from the content of a file of up to 1 MiB. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
@@ -72,7 +86,7 @@ func WithDetector(name string, d httplimit.Detector) Option {
 //     name or a path to a pattern; reason, scope, banned, wait, wait_from, wait_from_body and max_wait
 //
 // Durations are written like 20s, 1m30s or 100ms. Parse returns one or more [*Error] values, joined, in the order of
-// their lines.
+// their lines. It calls the options before it reads data, and returns what is wrong with them alone.
 func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	c := config{detectors: known()}
 	for _, o := range opts {
@@ -80,6 +94,9 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 			return nil, &Error{Problem: "an Option of Parse is nil"}
 		}
 		o(&c)
+	}
+	if len(c.problems) > 0 {
+		return nil, errors.Join(c.problems...)
 	}
 	if len(data) > maxSize {
 		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", maxSize)}

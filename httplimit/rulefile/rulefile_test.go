@@ -51,6 +51,24 @@ type mine struct{ name string }
 
 func (*mine) Detect(*httplimit.Response) httplimit.Verdict { return httplimit.Verdict{} }
 
+// TestErrorsAreInvalidArguments checks that what is wrong with a file or an option can be told as with httplimit.New.
+func TestErrorsAreInvalidArguments(t *testing.T) {
+	for _, text := range []string{"", "rules: [", "rulez: []", "rules: []", "rules: [{limits: [{name: a, permits: 0, interval: 1s}]}]",
+		"rules: &a []", `{"rules":`, strings.Repeat("#", maxSize+1)} {
+		_, err := Parse([]byte(text))
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, "%.40q", text)
+	}
+	for name, o := range map[string]Option{
+		"an Option of Parse is nil": nil, "the name is empty": WithDetector("", &mine{}), `("x"): rules[0].detectors[0]: it is nil`: WithDetector("x", nil),
+		"detectors[0].status": WithDetector("http", httplimit.Signature{}),
+	} {
+		rules, err := Parse([]byte(everything), WithDetector("mine", &mine{}), o)
+		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
+		require.ErrorContains(t, err, name)
+		require.Nil(t, rules)
+	}
+}
+
 func TestParseEverything(t *testing.T) {
 	own := &mine{}
 	rules := redistest.Must(Parse([]byte(everything), WithDetector("mine", own)))(t)
