@@ -42,8 +42,8 @@ func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
 // record logs a request when its response has ended.
 func (g *Gateway) record(r *http.Request, to *route, rec *recorder, start time.Time) {
-	attrs := []any{slog.String("method", r.Method), slog.Int("status", rec.status), slog.Duration("took", time.Since(start).Round(time.Millisecond))}
-	if to != nil && to.url != nil {
+	attrs := []any{slog.String("method", r.Method), slog.Int("status", rec.status), slog.Int64("took_ms", time.Since(start).Round(time.Millisecond).Milliseconds())}
+	if to != nil && to.url != nil && to.url.Host != "" { // in base-URL mode the URL has none until the host is allowed
 		u := *to.url
 		u.RawQuery, u.ForceQuery = "", false
 		attrs = append(attrs, slog.String("url", httplimit.RedactURL(&u)))

@@ -93,6 +93,20 @@ func (x *relay) direct(h2 bool) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: p}}
 }
 
+// TestLogOfADeniedRequest checks that the log has the host of a request that was denied, in each mode, without a secret,
+// and what it took with its unit.
+func TestLogOfADeniedRequest(t *testing.T) {
+	x := relayTo(t, func(http.ResponseWriter, *http.Request) {})
+	for _, target := range []string{"/user:secret@denied.example.com/path?token=secret", "http://user:secret@denied.example.com/path?token=secret"} {
+		before := len(x.log.String())
+		require.Equal(t, 403, do(x.g, "GET", target).Code)
+		line := x.log.String()[before:]
+		require.Regexp(t, ` (host=denied\.example\.com|url=http://\S*denied\.example\.com/path) `, line)
+		require.Regexp(t, ` took_ms=\d+ `, line)
+		require.NotContains(t, line, "secret")
+	}
+}
+
 // TestStreams checks in both modes and with both versions of HTTP that an event arrives while the stream is open, and that
 // Shutdown lets it end, after which there are no new ones. Prefer bounds the wait and not the stream.
 func TestStreams(t *testing.T) {
