@@ -12,8 +12,9 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A Fake has the methods of a *ratelimiter.RateLimiter by which permits are acquired, and needs no Redis. The zero value grants
-// everything. It is safe for concurrent use.
+// A Fake has the methods Allow, TryAcquire and Acquire of a *ratelimiter.RateLimiter, and needs no Redis. It has none of the
+// others by which permits are acquired, such as Reserve; for these use [NewClient]. The zero value grants everything. It is
+// safe for concurrent use.
 type Fake struct {
 	// Reply, if it is set, answers each request for permits. A Result that is not granted makes Acquire, and TryAcquire as long
 	// as its timeout allows, sleep for its Wait, at least for a millisecond, and ask again. An error ends the request.
