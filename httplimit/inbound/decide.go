@@ -20,10 +20,14 @@ import (
 // it is the limiter with the name of the rule. Weight has the meaning that it has in [WithWeight].
 //
 // Decide calls neither the KeyFuncs nor the functions of WithWeight and Rule.Weight: each rule takes weight. It calls the functions of WithFailures and
-// WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision.
+// WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision. With a nil ctx it is OutcomeClosed,
+// and its Err is ratelimiter.ErrInvalidArgument.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Decision {
 	if !m.made() {
 		return notMade
+	}
+	if ctx == nil {
+		return m.reported(nil, Decision{Outcome: OutcomeClosed, Err: invalid("the context is nil")})
 	}
 	key := ""
 	for _, k := range keys {

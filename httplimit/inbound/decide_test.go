@@ -48,6 +48,11 @@ func TestDecide(t *testing.T) {
 		ended, end := context.WithCancel(t.Context())
 		end()
 		require.Equal(t, OutcomeClosed, m.Decide(ended, 1).Outcome)
+		var none context.Context
+		d := m.Decide(none, 1)
+		require.Equal(t, OutcomeClosed, d.Outcome)
+		require.ErrorIs(t, d.Err, ratelimiter.ErrInvalidArgument)
+		require.Panics(t, func() { m.Handler(nil) }, "before a request takes permits")
 	})
 }
 

@@ -40,8 +40,12 @@ type Middleware struct {
 	told map[difference]bool // the other rates that the function of WithFailures was told of
 }
 
-// Handler returns a handler that calls next for the requests that pass, and responds to the others itself.
+// Handler returns a handler that calls next for the requests that pass, and responds to the others itself. It panics
+// if next is nil.
 func (m *Middleware) Handler(next http.Handler) http.Handler {
+	if next == nil {
+		panic("inbound: Handler was called with a handler that is nil")
+	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if m.admit(w, r) {
 			next.ServeHTTP(w, r)

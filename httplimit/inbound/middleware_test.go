@@ -294,6 +294,7 @@ func TestNewMiddlewareErrors(t *testing.T) {
 		{client, "x", ratelimiter.Rate{Permits: 1 << 32, Interval: time.Second}, nil},
 		{client, "x", ratelimiter.Rate{Permits: 1, Interval: time.Second, KeepAlive: time.Millisecond}, nil},
 		{client, "x", rate, WithDecisionTime(0)},
+		{client, "x", rate, WithDecisionTime(200 * time.Millisecond)},
 		{client, "x", rate, WithKeys(nil)},
 		{client, "x", rate, WithOutagePolicy(ratelimiter.LocalQuota(rate, 0))},
 	} {

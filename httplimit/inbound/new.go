@@ -18,7 +18,7 @@ import (
 // which says for which requests its limits are.
 type Rule struct {
 	// Name is the beginning of the limiters' names, and, without its braces, the name of the policy in the header
-	// fields. It is printable ASCII. Rules of one Middleware must have different names.
+	// fields. It is printable ASCII. Rules of one Middleware must have names that differ without their braces.
 	Name string
 	// Rate is the rate of the limiters. If LimiterFor is set, Rate is only used for the fields RateLimit-Policy and
 	// X-RateLimit-Limit. If it is zero then, they have the rate of the limiter that was asked, each tenant's own for
@@ -101,12 +101,12 @@ func NewRules(client *ratelimiter.Client, rules []Rule, opts ...Option) (*Middle
 		switch {
 		case err != nil:
 			return nil, invalid("%s%v", at, err)
-		case names[r.Name]:
-			return nil, invalid("%sanother rule is named %q, too", at, r.Name)
+		case names[policyName(r.Name)]:
+			return nil, invalid("%sanother rule is named %q, too, without its braces", at, policyName(r.Name))
 		case client == nil && r.LimiterFor == nil:
 			return nil, invalid("%sthe client is nil", at)
 		}
-		names[r.Name] = true
+		names[policyName(r.Name)] = true
 		m.rules = append(m.rules, checked)
 	}
 	if err := m.cfg.check(); err != nil {

@@ -49,9 +49,11 @@ func WithWeight(weight func(*http.Request) int64) Option {
 
 // WithOutagePolicy sets what happens to requests that cannot be decided. That is so if Redis is unavailable, replied
 // with an error or took too long, or if a KeyFunc panicked. Such a request passes under ratelimiter.FailOpen, and
-// gets 503 under any other policy. A request that this process could not send to Redis, with
-// ratelimiter.ErrOverloaded, gets 503 under every policy. The default is the policy of the Client; see
-// [ratelimiter.Client.OutagePolicy].
+// gets 503 under ratelimiter.FailClosed. Under ratelimiter.LocalQuota the quota decides while Redis is known to be
+// unavailable: a request passes, or gets 429, with the header fields of the quota. What cannot be decided otherwise
+// gets 503, such as the requests whose time is up before the outage is known. A request that this process could not
+// send to Redis, with ratelimiter.ErrOverloaded, gets 503 under every policy. The default is the policy of the Client;
+// see [ratelimiter.Client.OutagePolicy].
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) { c.outage = &p }
 }
@@ -77,6 +79,9 @@ func WithFailures(f func(*http.Request, error)) Option {
 func WithDecisionTime(d time.Duration) Option {
 	return func(c *config) { c.longest = d }
 }
+
+// minDecisionTime is the time in which a call that failed is sent again.
+const minDecisionTime = 200 * time.Millisecond
 
 // WithCachedRejections sets for how long the process remembers a rejection. A Client remembers none by default; a
 // Middleware does, because strangers decide how many requests it rejects. Until then, or until permits become free
@@ -110,8 +115,8 @@ func (c *config) check() error {
 	switch {
 	case c.keyed && len(c.hashKey) < keyname.MinKey:
 		return invalid("WithHashKey: a key of %d bytes is shorter than %d", len(c.hashKey), keyname.MinKey)
-	case c.longest <= 0:
-		return invalid("WithDecisionTime: %v is not positive", c.longest)
+	case c.longest <= minDecisionTime:
+		return invalid("WithDecisionTime: %v is not longer than %v", c.longest, minDecisionTime)
 	case c.known < 0:
 		return invalid("WithCachedRejections: %v is negative", c.known)
 	case slices.ContainsFunc(c.keys, func(k KeyFunc) bool { return k == nil }):

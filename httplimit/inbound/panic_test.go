@@ -80,7 +80,7 @@ func TestZeroMiddleware(t *testing.T) {
 		require.False(t, a.Passes())
 		require.ErrorIs(t, a.Err, ratelimiter.ErrInvalidArgument)
 		w := httptest.NewRecorder()
-		zero.Handler(nil).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		zero.Handler(http.NotFoundHandler()).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		require.Equal(t, http.StatusServiceUnavailable, w.Code)
 	}
 }

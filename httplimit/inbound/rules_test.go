@@ -354,14 +354,15 @@ func TestRuleErrors(t *testing.T) {
 		client *ratelimiter.Client
 		rules  []Rule
 	}{
-		"0 rules, where":                 {client, nil},
-		"65 rules, where":                {client, make([]Rule, 65)},
-		"rules[1]: another rule is":      {client, []Rule{ok, ok}},
-		"rules[1]: a key of Keys is nil": {client, []Rule{ok, {Name: "b", Rate: rate, Keys: []KeyFunc{nil}}}},
-		"rules[1]: rate.permits: 0 is":   {client, []Rule{ok, {Name: "b"}}},
-		"rules[0]: rate.interval: 0s is": {client, []Rule{{Name: "b", LimiterFor: fake, Rate: ratelimiter.Rate{Permits: 1}}, ok}},
-		"rules[1]: a middleware's name":  {client, []Rule{ok, {Name: "{}", LimiterFor: fake}}},
-		"rules[1]: the client is nil":    {nil, []Rule{{Name: "b", LimiterFor: fake}, ok}},
+		"0 rules, where":            {client, nil},
+		"65 rules, where":           {client, make([]Rule, 65)},
+		"rules[1]: another rule is": {client, []Rule{ok, ok}},
+		`rules[1]: another rule is named "a", too, without`: {client, []Rule{ok, {Name: "{a}", Rate: rate}}},
+		"rules[1]: a key of Keys is nil":                    {client, []Rule{ok, {Name: "b", Rate: rate, Keys: []KeyFunc{nil}}}},
+		"rules[1]: rate.permits: 0 is":                      {client, []Rule{ok, {Name: "b"}}},
+		"rules[0]: rate.interval: 0s is":                    {client, []Rule{{Name: "b", LimiterFor: fake, Rate: ratelimiter.Rate{Permits: 1}}, ok}},
+		"rules[1]: a middleware's name":                     {client, []Rule{ok, {Name: "{}", LimiterFor: fake}}},
+		"rules[1]: the client is nil":                       {nil, []Rule{{Name: "b", LimiterFor: fake}, ok}},
 	} {
 		_, err := NewRules(c.client, c.rules)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, want)
