@@ -4,6 +4,7 @@ package limit
 
 import (
 	"fmt"
+	"reflect"
 	"strconv"
 	"strings"
 	"time"
@@ -14,7 +15,7 @@ import (
 
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
 // [SlidingCounter], [CalendarQuota], [IntervalBucket], [TokenBucket], [DebtBucket], [GCRA], [LeakyQueue], [SmoothBursty]
-// or [SmoothWarmingUp]. [NewLocal] and [NewShared] return limiters that use it.
+// or [SmoothWarmingUp], or a pointer to one. [NewLocal] and [NewShared] return limiters that use it; they copy what it points to.
 //
 // The Rate of most is a number of permits, 1 to 2^32-1, in an interval, which is a whole number of microseconds and at most
 // 50 years; its Type is Overall, and its KeepAlive and MinGap are 0. Instants are whole microseconds too: at a rate of more
@@ -49,20 +50,46 @@ type Algorithm interface {
 
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
 // given length, a whole number of microseconds. A window includes its first instant and excludes its last. Reserved
-// permits count at the instant from which they may be used. It is 0 if a is nil.
+// permits count at the instant from which they may be used. An n above [Largest] is that. Bound is 0 if n or the window is not
+// positive, and if a is one that [NewLocal] rejects, such as nil.
 func Bound(a Algorithm, window time.Duration, n int64) int64 {
-	if a == nil {
+	of, err := checked(a)
+	if err != nil || n < 1 {
 		return 0
 	}
-	return a.bound(window, n)
+	return of.bound(window, min(n, of.largest()))
 }
 
-// Largest returns the most permits that one call can be granted by the algorithm, 0 if a is nil.
+// Largest returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
+// as nil.
 func Largest(a Algorithm) int64 {
-	if a == nil {
+	of, err := checked(a)
+	if err != nil {
 		return 0
 	}
-	return a.largest()
+	return of.largest()
+}
+
+// checked returns a without a pointer to it, or an error if it is nil or has a parameter that is out of its range. Nobody can change
+// what it returns.
+func checked(a Algorithm) (Algorithm, error) {
+	of := pointee(a)
+	if of == nil {
+		return nil, invalid("the algorithm is nil")
+	}
+	return of, of.check()
+}
+
+// pointee returns a without a pointer to it, and nil if that is nil.
+func pointee(a Algorithm) Algorithm {
+	v := reflect.ValueOf(a)
+	switch {
+	case v.Kind() != reflect.Pointer:
+		return a
+	case v.IsNil():
+		return nil
+	}
+	return v.Elem().Interface().(Algorithm)
 }
 
 // A dated algorithm has parameters that are instants.

@@ -3,7 +3,6 @@
 package limit
 
 import (
-	"reflect"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/recent"
@@ -93,7 +92,7 @@ func (c *config) handle(key string, own *setting) *Shared {
 // setting returns the setting of a for With.
 func (c *handles) setting(of *config, a Algorithm) (*setting, error) {
 	g, ok := asGCRA(pointee(a))
-	if _, also := asGCRA(pointee(of.now().algorithm)); !ok || !also {
+	if _, also := asGCRA(of.now().algorithm); !ok || !also {
 		return nil, invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", of.name, of.now().algorithm, a)
 	}
 	if of.fleet != nil {
@@ -117,12 +116,4 @@ func asGCRA(a Algorithm) (GCRA, bool) {
 		return GCRA(a), true
 	}
 	return GCRA{}, false
-}
-
-// pointee returns a without a pointer to it.
-func pointee(a Algorithm) Algorithm {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer && !v.IsNil() {
-		return v.Elem().Interface().(Algorithm)
-	}
-	return a
 }

@@ -29,13 +29,11 @@ type Local struct {
 	state state
 }
 
-// NewLocal returns a new limiter. It returns ratelimiter.ErrInvalidArgument if a parameter of a is out of its
-// range.
+// NewLocal returns a new limiter. It returns ratelimiter.ErrInvalidArgument if a is nil, a pointer that is nil, or has a parameter
+// that is out of its range.
 func NewLocal(a Algorithm) (*Local, error) {
-	if a == nil {
-		return nil, invalid("the algorithm is nil")
-	}
-	if err := a.check(); err != nil {
+	a, err := checked(a)
+	if err != nil {
 		return nil, err
 	}
 	l := &Local{algorithm: a, began: time.Now(), waits: make(chan struct{}, 1)}
@@ -51,7 +49,7 @@ func (l *Local) begunLocked() state {
 	return l.algorithm.idle()
 }
 
-// Algorithm returns the algorithm of the limiter.
+// Algorithm returns the algorithm of the limiter: a value, also if NewLocal got a pointer to it.
 func (l *Local) Algorithm() Algorithm {
 	if !l.made() {
 		return nil

@@ -108,23 +108,27 @@ func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.r
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
-// if a parameter of a is out of its range, or the name is empty or contains braces.
+// if rdb, an option or a is nil, a parameter of a is out of its range, or the name is empty or contains braces.
 //
 // On a Ring a limiter stays on its shard, as the limiters of a ratelimiter.Client do. While the shard is down
 // its calls return ratelimiter.ErrUnavailable; it does not begin anew on another shard, unless SetAddrs has changed the shards
 // since the Ring was made.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
-	if a == nil || dispatch.IsNil(rdb) {
-		return nil, invalid("the redis client or the algorithm is nil")
+	if dispatch.IsNil(rdb) {
+		return nil, invalid("the redis client is nil")
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
-	if err := a.check(); err != nil {
+	a, err := checked(a)
+	if err != nil {
 		return nil, err
 	}
 	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a)}
 	for _, o := range opts {
+		if o == nil {
+			return nil, invalid("NewShared was called with an Option that is nil")
+		}
 		o(c)
 	}
 	if c.err != nil {
@@ -132,7 +136,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	}
 	first := newSetting(a)
 	if c.fleet != nil {
-		first = fleetSetting(pointee(a), "")
+		first = fleetSetting(a, "")
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
@@ -144,12 +148,13 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	return c.cache.get(c, "", nil), nil
 }
 
-// Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows.
+// Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows: a value, also if
+// NewShared got a pointer to it. That of a handle of [Shared.With] is a [GCRA].
 func (s *Shared) Algorithm() Algorithm {
 	if !s.made() {
 		return nil
 	}
-	return s.config.now().algorithm
+	return s.now().algorithm
 }
 
 // Keys returns the names of all keys in Redis that have the state of the limiter.
@@ -228,9 +233,8 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.
 func checkParts(a Algorithm) error {
-	of := pointee(a)
-	if _, debt := of.(DebtBucket); debt || a.reserves() {
-		return invalid("AllowAtMost: a %T grants no part of what is asked for", of)
+	if _, debt := a.(DebtBucket); debt || a.reserves() {
+		return invalid("AllowAtMost: a %T grants no part of what is asked for", a)
 	}
 	return nil
 }

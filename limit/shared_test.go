@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -310,55 +309,4 @@ func TestContexts(t *testing.T) {
 		require.Equal(t, time.Millisecond, time.Since(begin))
 		require.Equal(t, 1, s.sent)
 	})
-}
-
-// Parameters out of their range are rejected before anything is made or sent.
-func TestNumbers(t *testing.T) {
-	second := time.Second
-	for name, a := range map[string]Algorithm{
-		"no permits":             FixedWindow{per(0, second)},
-		"negative permits":       SlidingLog{per(-1, second)},
-		"too many permits":       SlidingLog{per(1<<32, 2*time.Hour)},
-		"no interval":            FixedWindow{per(1, 0)},
-		"negative interval":      SlidingCounter{per(1, -second)},
-		"nanoseconds":            SlidingCounter{per(1, second+1)},
-		"more than 50 years":     FixedWindow{per(1, longestInterval+second)},
-		"an empty bucket":        TokenBucket{per(1, second), 0},
-		"too large a burst":      TokenBucket{per(1, second), 1 << 32},
-		"inexact bucket":         TokenBucket{per(1, 24*time.Hour), 1 << 30},
-		"inexact burst":          GCRA{per(1, 24*time.Hour), 1 << 30},
-		"inexact queue":          LeakyQueue{per(1, 24*time.Hour), 1 << 30},
-		"inexact steps":          IntervalBucket{per(1, 24*time.Hour), 1 << 30},
-		"not within a billionth": TokenBucket{per(999_999_937, 240*time.Hour), 999_999_937},
-		"no steps":               IntervalBucket{per(1, second), -1},
-		"no debt":                DebtBucket{per(1, second), 1, 0},
-		"no burst, but debt":     DebtBucket{per(1, second), 0, 1},
-		"inexact debt":           DebtBucket{per(1, 24*time.Hour), 1, 1 << 30},
-		"rate of a debt":         DebtBucket{per(0, second), 1, 1},
-		"no rate":                SmoothBursty{0, second},
-		"not a number":           SmoothBursty{math.NaN(), second},
-		"infinite":               SmoothBursty{math.Inf(1), second},
-		"too fast":               SmoothBursty{1 << 32, second},
-		"too slow":               SmoothBursty{1e-9, second},
-		"no burst":               SmoothBursty{1, 0},
-		"burst in nanoseconds":   SmoothBursty{1, 1},
-		"burst of years":         SmoothBursty{1, 2 * longest},
-		"no warm-up":             SmoothWarmingUp{PermitsPerSecond: 1},
-		"negative warm-up":       SmoothWarmingUp{PermitsPerSecond: 1, Warmup: -second},
-		"cold factor of one":     SmoothWarmingUp{1, second, 1},
-		"cold factor of nothing": SmoothWarmingUp{1, second, math.NaN()},
-	} {
-		_, err := NewLocal(a)
-		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
-		_, err = NewShared(&redis.Client{}, "x", a)
-		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
-	}
-	_, err := NewLocal(nil)
-	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
-	_, err = NewShared(nil, "x", FixedWindow{per(1, second)})
-	require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
-	for _, name := range []string{"", "{", "a}"} {
-		_, err = NewShared(&redis.Client{}, name, FixedWindow{per(1, second)})
-		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
-	}
 }

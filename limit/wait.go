@@ -225,8 +225,10 @@ func tooLate(byContext bool) (bool, error) {
 
 // asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
 func asReserver(l Limiter) reserver {
-	if a, ok := l.(interface{ Algorithm() Algorithm }); ok && !a.Algorithm().reserves() {
-		return nil
+	if x, ok := l.(interface{ Algorithm() Algorithm }); ok {
+		if a := pointee(x.Algorithm()); a == nil || !a.reserves() {
+			return nil
+		}
 	}
 	r, _ := l.(reserver)
 	return r
