@@ -102,6 +102,37 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
+// TestErrorsNameTheField checks that the error about a parameter has the name of its field and its value.
+func TestErrorsNameTheField(t *testing.T) {
+	redistest.NoServer(t)
+	second, year := time.Second, longest
+	for text, a := range map[string]Algorithm{
+		"Rate.Permits 0 is not in 1..4294967295":                                 FixedWindow{per(0, second)},
+		"Rate.Interval 1ns is not a positive number of microseconds":             SlidingLog{per(1, 1)},
+		"Burst 0 is not in 1..4294967295":                                        TokenBucket{per(1, second), 0},
+		"Burst -1 is not in 1..4294967295":                                       GCRA{per(1, second), -1},
+		"Burst -2 is not in 1..4294967295":                                       IntervalBucket{per(1, second), -2},
+		"Burst -3 is not in 1..4294967295":                                       DebtBucket{per(1, second), -3, 1},
+		"Burst 1073741824 is too large to be counted exactly":                    GCRA{per(1, 24*time.Hour), 1 << 30},
+		"Burst 1073741824 takes more than 142 years to fill at":                  IntervalBucket{per(1, 24*time.Hour), 1 << 30},
+		"Debt 0 is not in 1..4294967295":                                         DebtBucket{per(1, second), 1, 0},
+		"Burst + Debt 8589934590 is not in 1..4294967295":                        DebtBucket{per(1, second), maxPermits, maxPermits},
+		"Capacity 0 is not in 1..4294967295":                                     LeakyQueue{per(1, second), 0},
+		"Capacity 1073741824 is too large to be counted exactly":                 LeakyQueue{per(1, 24*time.Hour), 1 << 30},
+		"PermitsPerSecond 0 is not between one a year and 4294967295":            SmoothBursty{0, second},
+		"PermitsPerSecond NaN is not between one a year and 4294967295":          SmoothBursty{math.NaN(), second},
+		"PermitsPerSecond +Inf is not between one a year and 4294967295":         SmoothWarmingUp{math.Inf(1), second, 3},
+		"PermitsPerSecond 4.294967296e+09 is not between one a year":             SmoothBursty{1 << 32, second},
+		"MaxBurst 0s is not a positive number of microseconds of at most a year": SmoothBursty{1, 0},
+		"MaxBurst 8760h0m0.000001s is not a positive number of microseconds":     SmoothBursty{1, year + time.Microsecond},
+		"Warmup -1s is not a positive number of microseconds of at most a year":  SmoothWarmingUp{1, -second, 3},
+		"ColdFactor 1 is not more than 1 and at most 1000":                       SmoothWarmingUp{1, second, 1},
+	} {
+		_, err := NewLocal(a)
+		require.ErrorContains(t, err, ": "+text)
+	}
+}
+
 // TestBoundOfAnyNumbers checks that the bound of an algorithm is at least 0 and grows with the window and with the permits of a call, up to
 // those that a call can get.
 func TestBoundOfAnyNumbers(t *testing.T) {

@@ -34,13 +34,13 @@ func (a DebtBucket) bound(window time.Duration, n int64) int64 {
 func (a DebtBucket) largest() int64 { return a.Burst + a.Debt }
 
 func (a DebtBucket) check() error {
-	if a.Debt < 1 || a.Debt > maxPermits {
-		return invalid("debt of %d permits is not in 1..%d", a.Debt, int64(maxPermits))
+	if err := checkCount("Debt", a.Debt); err != nil {
+		return err
 	}
-	if a.Burst < 1 || a.Burst > maxPermits {
-		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
+	if err := checkCount("Burst", a.Burst); err != nil {
+		return err
 	}
-	return checkPace(a.Rate, "burst and debt", a.Burst+a.Debt)
+	return checkPace(a.Rate, "Burst + Debt", a.Burst+a.Debt)
 }
 func (a DebtBucket) script() *dispatch.Script { return gcraScript }
 func (a DebtBucket) parameters() []any {

@@ -30,7 +30,7 @@ func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bou
 
 func (a GCRA) largest() int64 { return a.Burst }
 
-func (a GCRA) check() error                     { return checkPace(a.Rate, "burst", a.Burst) }
+func (a GCRA) check() error                     { return checkPace(a.Rate, "Burst", a.Burst) }
 func (a GCRA) script() *dispatch.Script         { return gcraScript }
 func (a GCRA) parameters() []any                { return a.bucket().parameters() }
 func (a GCRA) reserves() bool                   { return false }

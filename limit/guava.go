@@ -50,15 +50,13 @@ const leastStable = 10
 // longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
 const longest = 365 * 24 * time.Hour
 
-func checkGuava(permitsPerSecond float64, what string, d time.Duration) error {
-	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 {
-		return invalid("a rate of %v permits per second is less than one permit a year", permitsPerSecond)
-	}
-	if permitsPerSecond > maxPermits {
-		return invalid("a rate of %v permits per second is more than %d", permitsPerSecond, int64(maxPermits))
+// checkGuava returns an error that names the field that is out of its range: PermitsPerSecond, or the one of d.
+func checkGuava(permitsPerSecond float64, field string, d time.Duration) error {
+	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 || permitsPerSecond > maxPermits {
+		return invalid("PermitsPerSecond %v is not between one a year and %d", permitsPerSecond, int64(maxPermits))
 	}
 	if d <= 0 || d%time.Microsecond != 0 || d > longest {
-		return invalid("%s %v is not a positive number of microseconds of at most a year", what, d)
+		return invalid("%s %v is not a positive number of microseconds of at most a year", field, d)
 	}
 	return nil
 }

@@ -36,11 +36,11 @@ func (a IntervalBucket) check() error {
 	if err := checkRate(a.Rate); err != nil {
 		return err
 	}
-	if a.Burst < 1 || a.Burst > maxPermits {
-		return invalid("burst of %d permits is not in 1..%d", a.Burst, int64(maxPermits))
+	if err := checkCount("Burst", a.Burst); err != nil {
+		return err
 	}
 	if ceilDiv(a.Burst, a.Rate.Permits) > maxExact/microsOf(a.Rate) {
-		return invalid("burst of %d permits at %v takes more than 142 years to fill", a.Burst, a.Rate)
+		return invalid("Burst %d takes more than 142 years to fill at %d/%v", a.Burst, a.Rate.Permits, a.Rate.Interval)
 	}
 	return nil
 }

@@ -39,7 +39,7 @@ func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 
 func (a LeakyQueue) largest() int64 { return a.Capacity }
 
-func (a LeakyQueue) check() error             { return checkPace(a.Rate, "capacity", a.Capacity) }
+func (a LeakyQueue) check() error             { return checkPace(a.Rate, "Capacity", a.Capacity) }
 func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
 func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a LeakyQueue) reserves() bool           { return true }

@@ -47,8 +47,8 @@ const longestInterval = 50 * longest
 
 // checkRate returns an error that names the field of r that no algorithm can apply.
 func checkRate(r ratelimiter.Rate) error {
-	if r.Permits < 1 || r.Permits > maxPermits {
-		return invalid("Rate.Permits %d is not in 1..%d", r.Permits, int64(maxPermits))
+	if err := checkCount("Rate.Permits", r.Permits); err != nil {
+		return err
 	}
 	if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
 		return invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
@@ -71,16 +71,24 @@ func checkRate(r ratelimiter.Rate) error {
 // microsOf returns the interval of a rate in µs.
 func microsOf(r ratelimiter.Rate) int64 { return r.Interval.Microseconds() }
 
-// checkPace checks a rate and the most permits that the state of a limiter at that rate holds.
-func checkPace(r ratelimiter.Rate, what string, permits int64) error {
+// checkCount returns an error that names the field if its number of permits is none that a limiter can hold.
+func checkCount(field string, permits int64) error {
+	if permits < 1 || permits > maxPermits {
+		return invalid("%s %d is not in 1..%d", field, permits, int64(maxPermits))
+	}
+	return nil
+}
+
+// checkPace checks a rate and the most permits that the state of a limiter at that rate holds, which are in that field.
+func checkPace(r ratelimiter.Rate, field string, permits int64) error {
 	if err := checkRate(r); err != nil {
 		return err
 	}
-	if permits < 1 || permits > maxPermits {
-		return invalid("%s of %d permits is not in 1..%d", what, permits, int64(maxPermits))
+	if err := checkCount(field, permits); err != nil {
+		return err
 	}
 	if _, ok := paceOf(r, permits); !ok {
-		return invalid("%s of %d permits is too large to be counted exactly at %d/%v; take a smaller one", what, permits, r.Permits, r.Interval)
+		return invalid("%s %d is too large to be counted exactly at %d/%v; take a smaller one", field, permits, r.Permits, r.Interval)
 	}
 	return nil
 }

@@ -56,7 +56,7 @@ func (a SmoothBursty) bound(window time.Duration, n int64) int64 {
 
 func (a SmoothBursty) largest() int64 { return a.guava().largest() }
 
-func (a SmoothBursty) check() error                     { return checkGuava(a.PermitsPerSecond, "burst", a.MaxBurst) }
+func (a SmoothBursty) check() error                     { return checkGuava(a.PermitsPerSecond, "MaxBurst", a.MaxBurst) }
 func (a SmoothBursty) script() *dispatch.Script         { return smoothScript }
 func (a SmoothBursty) parameters() []any                { return a.guava().parameters() }
 func (a SmoothBursty) reserves() bool                   { return true }

@@ -55,9 +55,9 @@ func (a SmoothWarmingUp) largest() int64 { return a.guava().largest() }
 
 func (a SmoothWarmingUp) check() error {
 	if a.ColdFactor != 0 && !(a.ColdFactor > 1 && a.ColdFactor <= 1000) {
-		return invalid("cold factor %v is not more than 1 and at most 1000", a.ColdFactor)
+		return invalid("ColdFactor %v is not more than 1 and at most 1000", a.ColdFactor)
 	}
-	return checkGuava(a.PermitsPerSecond, "warm-up", a.Warmup)
+	return checkGuava(a.PermitsPerSecond, "Warmup", a.Warmup)
 }
 func (a SmoothWarmingUp) script() *dispatch.Script         { return smoothScript }
 func (a SmoothWarmingUp) parameters() []any                { return a.guava().parameters() }
