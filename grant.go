@@ -84,7 +84,8 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // it twice.
 //
 // Settle returns ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, ctx.Err(), ErrClosed, ErrUnavailable,
-// ErrOverloaded, or an error from Redis. After any of the last five the grant may or may not have been settled. Make
+// ErrOverloaded, or an error from Redis. If ctx had ended, or the Client was closed, before the call, the grant is as
+// before, and may be settled to any number. After any other of the last five it may or may not have been settled. Make
 // the same call again to be sure; a call with another number returns ErrSettled.
 //
 // Java reads such a grant like any other. As long as the limiter owes permits, Redisson's availablePermits may be

@@ -39,6 +39,19 @@ func newGrant(l grantor, label func() string, n int64, m mark) *Grant {
 	return &Grant{limiter: l, label: label, permits: n, settlement: settlement{permits: n, mark: m}}
 }
 
+// grant returns the Grant of n permits that a call was granted with that result.
+func (s *Shared) grant(n int64, r ratelimiter.Result, m *mark) *Grant {
+	if r.Degraded { // the call that the policy decided may still be on its way, and write m
+		return newGrant(ofPolicy{}, s.label, n, mark{})
+	}
+	return newGrant(s, s.label, n, *m)
+}
+
+// An ofPolicy is the grantor of what an outage policy has granted, of which the limiter knows nothing.
+type ofPolicy struct{}
+
+func (ofPolicy) settle(context.Context, *settlement) error { return nil }
+
 // A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
 // itself. Each algorithm has its own of the numbers, and 0 for the others.
 type mark struct {
@@ -108,7 +121,7 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimit
 	if err != nil || !r.Granted {
 		return nil, r, err
 	}
-	return newGrant(s, s.label, n, m), r, nil
+	return s.grant(n, r, &m), r, nil
 }
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
@@ -120,10 +133,11 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 		return nil, err
 	}
 	var m mark
-	if _, err := s.waitFor(ctx, n, math.MaxInt64, &m); err != nil {
+	r, err := s.waitFor(ctx, n, math.MaxInt64, &m)
+	if err != nil {
 		return nil, err
 	}
-	return newGrant(s, s.label, n, m), nil
+	return s.grant(n, r, &m), nil
 }
 
 // AllowGrant is as that of a [Shared].
@@ -202,8 +216,8 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 //
 // If actual is less than was granted, Settle gives the rest back at once, except for what has become available by itself
 // since: of a window nothing once it has ended, and of a bucket nothing of what has been refilled for this grant. If other
-// grants were settled meanwhile it may be less still, and it is nothing if the limiter was reset, its key was lost, the
-// clock of Redis was put back, or an outage policy made the grant ([WithOutagePolicy]). So Bound holds. Waiting callers of
+// grants were settled meanwhile it may be less still, and it is nothing if the limiter was reset, its key was lost, or the
+// clock of Redis was put back. So Bound holds. Waiting callers of
 // this process are served at once, and those of other processes within a second.
 //
 // If actual is more, Settle takes the difference now, however many permits are left. The limiter may then owe permits, and
@@ -211,8 +225,11 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // permits), a bucket until they have been refilled. A window or an [IntervalBucket] owes up to 2^32-1 permits, and the
 // others as many as they count exactly. Bound does not include them.
 //
+// A grant that an outage policy made ([WithOutagePolicy]) stays what the policy granted: Settle sends nothing and returns nil.
+//
 // Settle returns ratelimiter.ErrInvalidArgument if actual is not in 0..2^32-1, ratelimiter.ErrSettled, ctx.Err(),
-// ratelimiter.ErrUnavailable, or an error from Redis. After any of the last three the grant may or may not have been settled.
+// ratelimiter.ErrUnavailable, or an error from Redis. If ctx had ended before the call, the grant is as before, and may be settled to
+// any number. After any other of the last three it may or may not have been settled.
 // Make the same call again to be sure: it settles the grant at most once, and returns ErrUnavailable if Redis can no longer
 // tell; see [Shared]. A call with another number returns ErrSettled.
 func (g *Grant) Settle(ctx context.Context, actual int64) error {

@@ -131,7 +131,7 @@ func TestWhatCannotBeSettled(t *testing.T) {
 				gone, cancel := context.WithCancel(ctx)
 				cancel()
 				require.Equal(t, context.Canceled, g.Settle(gone, 1))
-				require.NoError(t, g.Settle(ctx, 2), "as granted")
+				require.NoError(t, g.Settle(ctx, 2), "another number, as granted")
 				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrSettled)
 				require.Equal(t, sent, s.sent)
 			}

@@ -270,3 +270,51 @@ func TestOutageLeavesErrorsAlone(t *testing.T) {
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	})
 }
+
+// TestGrantOfAPolicy checks that a grant that an outage policy made is settled without Redis, to less or to more, during the outage and
+// after it, and that this changes nothing.
+func TestGrantOfAPolicy(t *testing.T) {
+	for name, p := range map[string]ratelimiter.OutagePolicy{"open": ratelimiter.FailOpen(), "quota": tenOf(1)} {
+		for kind, a := range every() {
+			if checkSettles(a) != nil {
+				continue
+			}
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				ctx, what := t.Context(), name+", "+kind
+				l, c := withPolicy(t, rdb, a, p)
+				require.True(t, redistest.Must(l.Allow(ctx, 1))(t).Granted)
+				c.fail(noDial)
+				_, err := l.Peek(ctx, 1) // the outage becomes known
+				if err != nil {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, what)
+				}
+				time.Sleep(11 * time.Second) // until the quota has begun
+				now, r, err := l.AllowGrant(ctx, 2)
+				require.NoError(t, err, what)
+				require.True(t, r.Granted && r.Degraded, what)
+				waited := redistest.Must(l.WaitGrant(ctx, 2))(t)
+				more := grantOf(t, l, 1)
+				later := grantOf(t, l, 1)
+				c.told() // the probe has been sent
+				sent := c.sent.Load()
+				require.NoError(t, now.Cancel(ctx), what)
+				require.ErrorIs(t, now.Cancel(ctx), ratelimiter.ErrSettled, what)
+				require.NoError(t, waited.Settle(ctx, 1), what)
+				require.NoError(t, more.Settle(ctx, maxPermits), what)
+				require.Equal(t, sent, c.sent.Load(), "%s: nothing is asked of Redis", what)
+				c.mend()
+				for r.Degraded {
+					time.Sleep(time.Second)
+					r, err = l.Peek(ctx, 1)
+					require.NoError(t, err, what)
+				}
+				r = redistest.Must(l.Peek(ctx, 1))(t)
+				c.told()
+				sent = c.sent.Load()
+				require.NoError(t, later.Settle(ctx, 3), what)
+				require.Equal(t, sent, c.sent.Load(), what)
+				require.Equal(t, r.Available, redistest.Must(l.Peek(ctx, 1))(t).Available, what)
+			})
+		}
+	}
+}

@@ -56,7 +56,8 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		return waitInQueue(ctx, r, n, timeout)
 	}
 	if s, ok := l.(*Shared); ok {
-		return s.waitFor(ctx, n, timeout, nil)
+		r, err := s.waitFor(ctx, n, timeout, nil)
+		return err == nil && r.Granted, err
 	}
 	if q, ok := l.(*Local); ok && !q.made() {
 		return false, errNotLocal
@@ -137,18 +138,17 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 	}
 }
 
-// waitFor is waitFor for a shared limiter. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (bool, error) {
+// waitFor is waitFor for a shared limiter, and returns the result of the call. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (ratelimiter.Result, error) {
 	if err := s.unusable(); err != nil {
-		return false, err
+		return ratelimiter.Result{}, err
 	}
-	r, err := s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) {
+	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) {
 		if ctx == nil {
 			return ratelimiter.Result{}, contextError(ctx)
 		}
 		return s.wait(ctx, n, timeout, m)
 	})
-	return err == nil && r.Granted, err
 }
 
 // wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
