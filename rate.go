@@ -58,7 +58,7 @@ func ParseRate(text string) (Rate, error) {
 	words := strings.Split(text, " ")
 	if len(words) > 1 {
 		if err := r.Type.UnmarshalText([]byte(words[0])); err != nil {
-			return Rate{}, invalid("the rate %q is not in the form 10/s or 100/1m30s", text)
+			return Rate{}, invalid("the rate %q is not in the form 10/s or 100/1m30s", permit.Shorten(text))
 		}
 		words = words[1:]
 	}
@@ -75,15 +75,18 @@ func ParseRate(text string) (Rate, error) {
 			continue
 		}
 		if *part.to, err = time.ParseDuration(words[1]); err != nil || *part.to == 0 {
-			return Rate{}, invalid("the %s of the rate %q is no duration", part.name, text)
+			return Rate{}, invalid("the %s of the rate %q is no duration", part.name, permit.Shorten(text))
 		}
 		words = words[2:]
 	}
 	if len(words) > 0 {
-		return Rate{}, invalid("the rate %q ends in %q", text, strings.Join(words, " "))
+		return Rate{}, invalid("the rate %q ends in %q", permit.Shorten(text), permit.Shorten(strings.Join(words, " ")))
 	}
 	checked := r
-	if checked == (Rate{Permits: r.Permits, Interval: r.Interval}) && r.Interval > 0 && r.Interval%time.Microsecond == 0 {
+	if checked == (Rate{Permits: r.Permits, Interval: r.Interval}) {
+		if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
+			return Rate{}, invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
+		}
 		checked.Interval = max(r.Interval, time.Millisecond).Truncate(time.Millisecond)
 	}
 	if err := checked.validate(); err != nil {

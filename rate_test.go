@@ -630,6 +630,31 @@ func TestRateLoweredOverALargeSetUnderLoad(t *testing.T) {
 	}
 }
 
+// TestErrorsOfParseRate checks that the error about a text says what is accepted, and quotes no more than the beginning of a long one.
+func TestErrorsOfParseRate(t *testing.T) {
+	for text, want := range map[string]string{
+		"1/1ns":             "Rate.Interval 1ns is not a positive number of microseconds",
+		"1/1500ns":          "Rate.Interval 1.5µs is not a positive number of microseconds",
+		"1/-1ms":            "Rate.Interval -1ms is not a positive number of microseconds",
+		"1/0s":              "Rate.Interval 0s is not a positive number of microseconds",
+		"0/s":               "Rate.Permits 0 is not in 1..4294967295",
+		"PER_CLIENT 1/1us":  "Rate.Interval 1µs is not a whole number of milliseconds",
+		"OVERALL 1/s gap x": `the gap of the rate "OVERALL 1/s gap x" is no duration`,
+	} {
+		_, err := ParseRate(text)
+		require.ErrorIs(t, err, ErrInvalidArgument, text)
+		require.ErrorContains(t, err, want)
+	}
+	long := strings.Repeat("ö", 50_000)
+	for _, text := range []string{long, "1/" + long, long + "/s", "1/s " + long, long + " 1/s", "OVERALL 1/s " + long, "OVERALL 1/s gap " + long, "OVERALL 1/s keep-alive " + long, "OVERALL 1/s " + strings.Repeat(" \x00", 50_000)} {
+		_, err := ParseRate(text)
+		require.ErrorIs(t, err, ErrInvalidArgument)
+		require.Less(t, len(err.Error()), 400, text[:20])
+		require.Contains(t, err.Error(), "…")
+		require.NotContains(t, err.Error(), `\xc3`, "half a letter")
+	}
+}
+
 // FuzzParseRate checks that a rate that is parsed is valid, and that String is its inverse.
 func FuzzParseRate(f *testing.F) {
 	for text, want := range map[string]Rate{

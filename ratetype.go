@@ -34,7 +34,7 @@ func (t *RateType) UnmarshalText(text []byte) error {
 	case "PER_CLIENT":
 		*t = PerClient
 	default:
-		return invalid("rate type %q is neither OVERALL nor PER_CLIENT", text)
+		return invalid("rate type %q is neither OVERALL nor PER_CLIENT", permit.Shorten(string(text)))
 	}
 	return nil
 }

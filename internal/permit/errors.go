@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -24,6 +25,19 @@ var (
 	ErrConflict           = errors.New("ratelimiter: limiter changed concurrently")
 	ErrDenied             = retry.ErrDenied
 )
+
+// Shorten returns a text as errors quote it: its first 64 bytes if it is longer, without half a letter.
+func Shorten(text string) string {
+	const most = 64
+	if len(text) <= most {
+		return text
+	}
+	end := most
+	for end > most-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end] + "…"
+}
 
 // Exceeds returns the error of a request for more permits than the limiter's rate minus floor, the permits that must
 // stay free.

@@ -64,16 +64,16 @@ func (r Rate) String() string {
 func ParsePace(text string) (permits int64, interval time.Duration, err error) {
 	count, per, ok := strings.Cut(text, "/")
 	if !ok {
-		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s or 100/1m30s", ErrInvalidArgument, text)
+		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s or 100/1m30s", ErrInvalidArgument, Shorten(text))
 	}
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil {
-		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, text)
+		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, Shorten(text))
 	}
 	if !strings.ContainsAny(per, "0123456789") { // a unit
 		per = "1" + per
 	}
 	if interval, err = time.ParseDuration(per); err != nil {
-		return 0, 0, fmt.Errorf("%w: the interval of the rate %q is not one such as s, 10s or 1m30s", ErrInvalidArgument, text)
+		return 0, 0, fmt.Errorf("%w: the interval of the rate %q is not one such as s, 10s or 1m30s", ErrInvalidArgument, Shorten(text))
 	}
 	return permits, interval, nil
 }
