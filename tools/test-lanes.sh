@@ -172,7 +172,7 @@ run_oldest() {
         not_run oldest "the toolchain $toolchain is not to be had"
         return
     fi
-    lane oldest . ". ./scripts ./limit/... ./httplimit/..." RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
+    lane oldest . ". ./scripts ./limit/... ./httplimit/... ./internal/authority ./internal/muxpattern" RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
 }
 
 # The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
