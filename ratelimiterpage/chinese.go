@@ -7,13 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"sync"
 )
 
 //go:embed chinese.json
 var chineseFile []byte
 
-// chinese has the text of the page and of the doctor. TestChineseIsWhole checks that nothing is missing.
-var chinese = func() (c struct {
+// chinese returns the text of the page and of the doctor. TestChineseIsWhole checks that nothing is missing.
+var chinese = sync.OnceValue(func() (c struct {
 	Texts   map[string]string // by the English text, or its format
 	Reasons map[string]string // why something was not looked at, where the doctor says it and not Redis: by an expression that it matches
 	Checks  map[string]struct{ Name, Means, Java, Go string }
@@ -22,12 +23,23 @@ var chinese = func() (c struct {
 		panic(err) // it is embedded
 	}
 	return c
-}()
+})
+
+// reasons returns the Reasons of chinese by their expressions.
+var reasons = sync.OnceValue(func() map[*regexp.Regexp]string {
+	of := map[*regexp.Regexp]string{}
+	for english, zh := range chinese().Reasons {
+		of[regexp.MustCompile(english)] = zh
+	}
+	return of
+})
 
 // translate returns a text in a language, with its values.
 func translate(lang, text string, args ...any) string {
-	if zh, ok := chinese.Texts[text]; ok && lang == "zh" {
-		text = zh
+	if lang == "zh" {
+		if zh, ok := chinese().Texts[text]; ok {
+			text = zh
+		}
 	}
 	if len(args) == 0 {
 		return text
@@ -37,9 +49,12 @@ func translate(lang, text string, args ...any) string {
 
 // reason returns why something was not looked at in the language of the page. What Redis says stays.
 func (v *pageView) reason(why string) string {
-	for english, zh := range chinese.Reasons {
-		if re := regexp.MustCompile(english); v.Lang == "zh" && re.MatchString(why) {
-			return re.ReplaceAllString(why, zh)
+	if v.Lang != "zh" {
+		return why
+	}
+	for english, zh := range reasons() {
+		if english.MatchString(why) {
+			return english.ReplaceAllString(why, zh)
 		}
 	}
 	return why

@@ -28,7 +28,7 @@ func TestChineseFindings(t *testing.T) {
 	rows := regexp.MustCompile("(?m)^\\| <a id=\"([a-z-]+)\"></a>`[a-z-]+` \\| (.*) \\| (.*) \\| (.*) \\| (.*) \\|$").FindAllStringSubmatch(text, -1)
 	require.Len(t, rows, len(doctor.Checks()))
 	for _, row := range rows {
-		e, ok := chinese.Checks[row[1]]
+		e, ok := chinese().Checks[row[1]]
 		require.True(t, ok, row[1])
 		require.Equal(t, []string{e.Means, e.Java, e.Go}, row[2:5], row[1])
 	}
@@ -94,7 +94,7 @@ func TestSkippedInChinese(t *testing.T) {
 		source += string(redistest.Must(os.ReadFile(name))(t))
 	}
 	for _, m := range regexp.MustCompile(`(?:skip\(|Skip\{Check: )"([a-z-]+)"`).FindAllStringSubmatch(source, -1) {
-		require.NotEmpty(t, chinese.Checks[m[1]].Name, m[1])
+		require.NotEmpty(t, chinese().Checks[m[1]].Name, m[1])
 	}
 	h := newSite(t, redistest.Client(t)).Handler
 	for format, c := range map[string]struct{ why, want string }{
@@ -211,7 +211,7 @@ func TestChineseIsWhole(t *testing.T) {
 	for i, texts := range []map[string]bool{page, doctors} {
 		require.Greater(t, len(texts), 100)
 		for text := range texts {
-			zh, ok := chinese.Texts[text]
+			zh, ok := chinese().Texts[text]
 			require.True(t, ok, "there is no Chinese for %q", text)
 			require.Len(t, verb.FindAllString(zh, -1), len(verb.FindAllString(text, -1)), text)
 			if i == 1 {
@@ -219,13 +219,13 @@ func TestChineseIsWhole(t *testing.T) {
 			}
 		}
 	}
-	for text := range chinese.Texts {
+	for text := range chinese().Texts {
 		if !page[text] && !doctors[text] && text != ", " && text != "; " {
 			t.Errorf("nobody says %q", text)
 		}
 	}
 	for _, check := range doctor.Checks() {
-		e := chinese.Checks[check]
+		e := chinese().Checks[check]
 		for _, text := range []string{e.Name, e.Means, e.Java, e.Go} {
 			require.NotEmpty(t, text, check)
 		}

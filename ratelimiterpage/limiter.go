@@ -122,10 +122,13 @@ func (v *pageView) Expires(ttl time.Duration) string {
 
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
-	e := chinese.Checks[f.Check]
 	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.Say(f.FoundText)),
-		Means: v.explained(f.Means, e.Means), Java: v.explained(f.Java, e.Java), Go: v.explained(f.Go, e.Go),
+		Means: f.Means, Java: f.Java, Go: f.Go,
 		Fix: survey.Visible(v.Say(f.FixText)), Who: survey.VisibleName(f.Limiter)}
+	if v.Lang == "zh" {
+		e := chinese().Checks[f.Check]
+		o.Means, o.Java, o.Go = chineseOr(f.Means, e.Means), chineseOr(f.Java, e.Java), chineseOr(f.Go, e.Go)
+	}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
 		o.Commands = f.Commands
 	}

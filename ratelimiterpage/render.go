@@ -153,18 +153,13 @@ func (v *pageView) Say(text doctor.Text) string {
 	return text.String()
 }
 
-// explained returns what a finding means in the language of the page: its own text, or else that of its check.
-func (v *pageView) explained(english, ofCheck string) string {
-	if v.Lang != "zh" {
-		return english
-	}
-	return cmp.Or(chinese.Texts[english], ofCheck)
-}
+// chineseOr returns what a finding means, in Chinese: its own text, or else that of its check.
+func chineseOr(english, ofCheck string) string { return cmp.Or(chinese().Texts[english], ofCheck) }
 
 // check returns the name of a check in the language of the page.
 func (v *pageView) check(id string) string {
 	if v.Lang == "zh" {
-		return chinese.Checks[id].Name
+		return chinese().Checks[id].Name
 	}
 	return id
 }

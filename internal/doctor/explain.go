@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"maps"
 	"slices"
+	"sync"
 )
 
 // An explanation says what the findings of a check mean, what they do to callers, and what to do about them in general,
@@ -16,19 +17,19 @@ type explanation struct{ Means, Java, Go, Fix string }
 //go:embed explanations.json
 var explanationsFile []byte
 
-// explanations has one entry for each check. RRL_TEST_DOCS=write go test -run Explanations writes them into docs/findings.md.
-var explanations = func() (of map[string]explanation) {
+// explanations returns one entry for each check. RRL_TEST_DOCS=write go test -run Explanations writes them into docs/findings.md.
+var explanations = sync.OnceValue(func() (of map[string]explanation) {
 	if err := json.Unmarshal(explanationsFile, &of); err != nil {
 		panic(err) // it is embedded
 	}
 	return of
-}()
+})
 
 // finding returns a finding of a check.
 func finding(check string, s Severity, found, fix Text) Finding {
-	e := explanations[check]
+	e := explanations()[check]
 	return Finding{Check: check, Severity: s, Found: found.String(), Means: e.Means, Java: e.Java, Go: e.Go, Fix: fix.String(), Commands: fix.commands(), FoundText: found, FixText: fix}
 }
 
 // Checks returns the ids of all checks.
-func Checks() []string { return slices.Collect(maps.Keys(explanations)) }
+func Checks() []string { return slices.Collect(maps.Keys(explanations())) }

@@ -415,7 +415,7 @@ func TestExplanations(t *testing.T) {
 	ids := Checks()
 	slices.Sort(ids)
 	for _, id := range ids {
-		e := explanations[id]
+		e := explanations()[id]
 		for _, text := range []string{e.Means, e.Java, e.Go, e.Fix} {
 			require.NotEmpty(t, text, id)
 			require.Equal(t, strings.TrimSpace(text), text, id)
