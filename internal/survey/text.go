@@ -59,17 +59,14 @@ func escaped(text string, backslashes bool) string {
 	return b.String()
 }
 
-// longQuoted finds what is quoted in an error and is longer than nameInError bytes.
-var longQuoted = regexp.MustCompile(fmt.Sprintf(`"(?:[^"\\]|\\.){%d,}"`, nameInError))
-
-// nameInError is how many bytes of a name an error shows.
-const nameInError = 64
+// longQuoted finds what is quoted in an error and may be too long for it.
+var longQuoted = regexp.MustCompile(`"(?:[^"\\]|\\.){64,}"`)
 
 // OneLine returns the text of err as one visible line, in which names are not longer than 64 bytes.
 func OneLine(err error) string {
 	line := strings.Join(strings.Fields(err.Error()), " ")
 	return Visible(longQuoted.ReplaceAllStringFunc(line, func(quoted string) string {
-		return strings.ToValidUTF8(quoted[:1+nameInError], "") + `…"`
+		return `"` + permit.Shorten(quoted[1:len(quoted)-1]) + `"`
 	}))
 }
 
