@@ -82,7 +82,7 @@ func ParseRate(text string) (Rate, error) {
 	if len(words) > 0 {
 		return Rate{}, invalid("the rate %q ends in %q", permit.Shorten(text), permit.Shorten(strings.Join(words, " ")))
 	}
-	checked := r
+	checked := r // a plain rate may be for package limit: its microseconds are checked here, and validate sees whole milliseconds
 	if checked == (Rate{Permits: r.Permits, Interval: r.Interval}) {
 		if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
 			return Rate{}, invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
