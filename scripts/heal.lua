@@ -56,6 +56,9 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use replace
 
 --#use says
+local long = says(ARGV[2], 'long')
+--#use join
+--#use join_early
 local budget = tonumber(ARGV[4])
 local tended, ahead, begun = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] == '1'
 local members, permits, oldest, newest = 0, 0, nil, nil -- the range that is added up
@@ -92,29 +95,6 @@ local function go_on()
     redis.call('HSET', KEYS[1], KEYS[3], string.format('%d %.0f %d ', members, permits, #oldest) .. oldest .. newest)
   end
   return finish('next', tended, ahead, members > 0 and 1 or 0)
-end
-
--- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.
-local function join(t, n)
-  local left = n
-  for k = 0, 1023 do
-    if left <= 0 then
-      break
-    end
-    local p, m = le32(math.min(left, 4294967295)), nil
-    local apart = t == 0 and now + k or k
-    if says(ARGV[2], 'long') then
-      m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
-      m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
-    else
-      m = ms48(t)
-      m = BLOCK .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(le32(apart), 1, 3) .. p
-    end
-    if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
-      left = left - math.min(left, 4294967295)
-    end
-  end
-  return n - left
 end
 
 -- mark replaces a member that lies ahead of the clock, which is a peer's that is fast, by a mark with the instant at which
@@ -171,29 +151,7 @@ local function tend(page)
 end
 
 if cooling then
-  -- What expires before the end of the cool-down joins it: grants of before, made by peers that do not know of it, and
-  -- whatever has become free. Each becomes a block that expires when it ends, before it goes: an emptied set would
-  -- lose its TTL.
-  local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
-  local times, sums = {}, {}
-  for i = 1, #early, 2 do
-    local m = early[i]
-    local t = block_at(m) or math.min(seen_at(m) or now, now, tonumber(early[i + 1]))
-    if t <= now - interval then
-      t = 0
-    end
-    if not sums[t] then
-      times[#times + 1], sums[t] = t, 0
-    end
-    sums[t] = sums[t] + permits_of(m)
-  end
-  for i = 1, #times do
-    join(times[i], sums[times[i]])
-  end
-  for i = 1, #early, 2 do
-    redis.call('ZREM', KEYS[3], early[i])
-  end
-  if #early == 512 then
+  if join_early() == 256 then
     return go_on()
   end
 elseif not begun then
@@ -315,9 +273,7 @@ if value then
 else
   restored = rate
 end
-if cooling and left > 0 then
-  left = left - join(0, left)
-end
+left = gain(left, 0)
 if value then
   save(left - value)
 else

@@ -20,7 +20,7 @@
 --           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
 
 --#use says
-local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate')
+local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate', 'interval')
 local was, parked = conf[1], redis.pcall('GET', KEYS[6])
 if not was and says(ARGV[6], 'exists') then
   return {0}
@@ -56,22 +56,10 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use le32
 --#use ms48
 
--- What the new rate has more is blocked until the cool-down ends, as free permits are in cool_down.
-local function free(n)
-  if till <= now or n <= 0 then
-    return n
-  end
-  local p, k = le32(n), 0
-  repeat -- a call of the same instant may have put an equal one
-    local stamp = ms48((now + k) % 4294967296)
-    local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
-    if says(ARGV[6], 'long') then
-      m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
-    end
-    k = k + 1
-  until redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', till - interval), m) == 1
-  return 0
-end
+local long = says(ARGV[6], 'long')
+--#use join
+--#use stamps
+--#use join_early
 
 -- What else has the name of the key of what is parked is somebody else's.
 local score, from = string.match(type(parked) == 'string' and #parked > 26 and parked or '', '^parked (%d%d%d%d%d%d%d%d%d+%.?%d*) ()')
@@ -85,7 +73,7 @@ if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
   if till <= now then
     return {1, 0, others}
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
+  redis.call('SET', KEYS[2], string.format('%.0f', gain(rate, 0)))
 else
   -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires
   -- would free a permit which the new rate does not have. Here value is 0, too, and the oldest are parked, until used =
@@ -109,7 +97,18 @@ else
     from = nil
   end
   local used, left, card = 0, nil, redis.call('ZCARD', KEYS[3])
-  if card <= 512 then
+  -- The blocks of a cool-down expire when they would have done, and what expires before its end by the new interval joins it.
+  local before, blocks = tonumber(conf[4]), conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
+  for i = 1, before and before ~= interval and #blocks or 0, 2 do
+    if block_at(blocks[i]) and blocks[i + 1] + before > now then
+      redis.call('ZADD', KEYS[3], string.format('%.0f', blocks[i + 1] + before - interval), blocks[i])
+    end
+  end
+  if till > now then
+    if join_early() == 256 then
+      join_early()
+    end
+  elseif card <= 512 then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
   end
   local oldest, permits = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES'), {}
@@ -167,7 +166,7 @@ else
   if later == 1 and till > now then
     left = math.min(left, 0)
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or free(left), -9007199254740992)))
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or gain(left, 0), -9007199254740992)))
 end
 
 if stay > 0 then

@@ -45,6 +45,8 @@ func TestEveryOrder(t *testing.T) {
 		{"ask reserve java die time", 1, 4, 6},
 		{"ask cool rate time", 1, 4, 6},
 		{"ask cool reopen refund time", 1, 4, 6},
+		{"ask cool refund settle java time", 1, 4, 6},
+		{"ask lose cool refund time", 1, 4, 6},
 		{"cool reserve time", 1, 3, 5},
 		{"ask java evict time", 1, 4, 7},
 		{"ask reserve all time", 2, 3, 5},
