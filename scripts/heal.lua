@@ -13,6 +13,9 @@
 -- the caller starts over. Tripwires, which come and go below all others, are counted when the range has come down to them
 -- and up to the newest. At that instant permits are missing exactly when value + used < rate, and too many if it is more.
 --
+-- Keys that have a TTL live for as long as the permits in use, which are those of another client if that has a longer interval
+-- by now.
+--
 -- It may run twice, and several callers may take turns: they go on with the same sum.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, and how far this has come
@@ -46,6 +49,20 @@ local now = tonumber(ARGV[3])
 local till = instant(conf[4])
 local ends = conf[4] and math.max(till, instant(conf[5])) or 0
 local cooling = till > now
+
+-- A TTL of the hash goes for the others, too, as in acquire.
+local stay, ttl = math.max(now, ends) - now + interval, redis.call('PTTL', KEYS[1])
+if ttl >= 0 then -- 0 in its last millisecond
+  stay = math.min(stay, math.max(1, ttl))
+end
+stay = math.min(stay, 9007199254740992) -- PEXPIRE would fail on one near 2^63
+local function outlive(ttl) return ttl >= 0 and ttl < stay end
+if outlive(redis.call('PTTL', KEYS[2])) then
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', stay))
+end
+if outlive(redis.call('PTTL', KEYS[3])) then
+  redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
+end
 
 --#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor

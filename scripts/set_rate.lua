@@ -17,7 +17,8 @@
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
 --           call: value has changed as the rate has, below 0 if need be, and heal settles it;
---           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
+--           others: 1 the permits of other clients may not fit the new rate, or expire before their interval is over,
+--           and the caller settles them as well
 
 --#use says
 local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate', 'interval')
@@ -34,9 +35,11 @@ else
 end
 
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
-local old = tonumber(conf[3])
--- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
-local others = (was or conf[3] or says(ARGV[6], 'keep')) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
+local old, before, keeps = tonumber(conf[3]), tonumber(conf[4]), says(ARGV[6], 'keep')
+-- Those of other clients have keys that nobody can name here. They fit a rate that is not lower, and have a TTL that is long
+-- enough unless the interval is longer.
+local others = (was or conf[3] or keeps) and ARGV[4] == '1'
+  and (was ~= '1' or not old or old > rate or keeps and (not before or before < interval)) and 1 or 0
 --#use now
 
 --#use instant
@@ -64,7 +67,7 @@ local long = says(ARGV[6], 'long')
 -- What else has the name of the key of what is parked is somebody else's.
 local score, from = string.match(type(parked) == 'string' and #parked > 26 and parked or '', '^parked (%d%d%d%d%d%d%d%d%d+%.?%d*) ()')
 local later = 0
-if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
+if not keeps or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   if score then
@@ -98,7 +101,7 @@ else
   end
   local used, left, card = 0, nil, redis.call('ZCARD', KEYS[3])
   -- The blocks of a cool-down expire when they would have done, and what expires before its end by the new interval joins it.
-  local before, blocks = tonumber(conf[4]), conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
+  local blocks = conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
   for i = 1, before and before ~= interval and #blocks or 0, 2 do
     if block_at(blocks[i]) and blocks[i + 1] + before > now then
       redis.call('ZADD', KEYS[3], string.format('%.0f', blocks[i + 1] + before - interval), blocks[i])
