@@ -38,9 +38,9 @@ func lettered(n int) []member { return each(n, -500, letter) }
 var healRows = []row{
 	{"heal", "a value that is none", state{hash: hash(), value: "x", members: []member{{-100, java(4)}}}, healed(""), "0", "0 restored 10 done",
 		&state{hash: hash(), value: "6", members: []member{{-100, java(4)}}}},
-	{"heal", "a value that is lost has the TTL of the others", state{hash: hash(), members: []member{{-100, java(14)}}, ttls: [3]time.Duration{0, 0, time.Hour}},
+	{"heal", "a value that is lost has the TTL of the others", state{hash: hash(), members: []member{{-100, java(14)}}, ttls: [4]time.Duration{0, 0, time.Hour}},
 		healed(""), "0", "0 restored 10 done",
-		&state{hash: hash(), value: "-4", members: []member{{-100, java(14)}}, ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
+		&state{hash: hash(), value: "-4", members: []member{{-100, java(14)}}, ttls: [4]time.Duration{0, time.Hour, time.Hour}}},
 	{"heal", "nobody has used it yet", state{hash: hash()}, healed("check"), "0", "0 done", nil},
 	{"heal", "more than the rate is left", state{hash: hash(), value: "14", members: []member{{-100, java(4)}}}, healed(""), "0", "0 surplus 8 done",
 		&state{hash: hash(), value: "6", members: []member{{-100, java(4)}}}},
