@@ -41,6 +41,24 @@ func TestGivenBackInACoolDown(t *testing.T) {
 	})
 }
 
+// TestCoolDownThatFollowsAnother checks what remains of a cool-down when another one begins, and that the keys outlive it.
+func TestCoolDownThatFollowsAnother(t *testing.T) {
+	stamp := func(till int64) string { return "\x00" + le32((instant + till) % (1 << 16))[:2] }
+	one := []member{{0, block(0, 1, false, stamp(1000))}}
+	opens, void := member{-100, block(0, 1, false, "abc")}, member{-50, block(0, 1, false, "def")}
+	long := []member{{3_599_000, block(0, 1, false, stamp(3_600_000))}}
+	check(t, []row{
+		{"cool_down", "of the same end, that re-opens", state{hash: hash("rate", "1", "coolDown", at(1000)), value: "0", members: one}, []any{1000, 500, now, 21, 0}, "0",
+			"0 " + at(1000) + " now", &state{hash: hash("rate", "1", "coolDown", at(1000), "reopenUntil", at(1500)), value: "0", members: one}},
+		{"cool_down", "one that re-opens still goes on doing so", state{hash: hash("rate", "3", "coolDown", at(-5), "reopenUntil", at(900)), value: "1", members: []member{opens, void}},
+			[]any{300, 0, now, 21, 0}, "0", "0 " + at(300) + " now", &state{hash: hash("rate", "3", "coolDown", at(300), "reopenUntil", at(900)), value: "0",
+				members: []member{{-700, block(0, 2, false, stamp(300))}, opens}}},
+		{"cool_down", "the keys outlive it by an interval", state{hash: hash("rate", "1"), value: "1", ttls: [4]time.Duration{10 * time.Minute}},
+			[]any{3_600_000, 0, now, 21, 0}, "0", "0 " + at(3_600_000) + " now", &state{hash: hash("rate", "1", "coolDown", at(3_600_000)), value: "0", members: long,
+				ttls: [4]time.Duration{61 * time.Minute, 61 * time.Minute, 61 * time.Minute}}},
+	})
+}
+
 func ofAjav(i int) string { return fmt.Sprintf("\x08ajav%04d", i) + le32(1) }
 
 // TestLiftCoolDown checks what is free once a cool-down is lifted, and what is in use again.
@@ -67,6 +85,9 @@ func TestLiftCoolDown(t *testing.T) {
 		{"lift_cool_down", "it re-opens", state{hash: hash("coolDown", at(-5), "reopenUntil", at(5)), value: "0"}, []any{now}, "0", "0 1", then("0")},
 		{"lift_cool_down", "it is over", state{hash: hash("coolDown", at(-5), "reopenUntil", at(0)), value: "3", members: []member{{-1000, taken}}}, []any{now}, "0", "0 0",
 			then("3", member{-1000, taken})},
+		{"lift_cool_down", "what has expired is left", state{hash: hash(), value: "3", members: []member{{-1000, block(0, 7, false, "abc")}}}, []any{now}, "0", "0 0", nil},
+		{"lift_cool_down", "a block of another cool-down among many", state{hash: hash("rate", "110", "coolDown", at(5000)), value: "9",
+			members: append(each(100, -700, ofJava), member{3000, block(0, 1, false, "abc")})}, []any{now}, "0", "0 1", &state{hash: hash("rate", "110"), value: "10", members: each(100, -700, ofJava)}},
 		{"lift_cool_down", "640 members", state{hash: hash("rate", "700"), value: "60", members: append(each(639, -700, ofJava), member{-650, block(0, 1, false, "abc")})}, []any{now}, "0", "0 1",
 			&state{hash: hash("rate", "700"), value: "61", members: each(639, -700, ofJava)}},
 		{"lift_cool_down", "of more the newest", state{hash: hash("rate", "700"), value: "0", members: append(append([]member{{-650, block(0, 1, false, "abc")}}, each(511, -600, ofJava)...), each(129, -700, ofAjav)...)},

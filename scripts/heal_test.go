@@ -152,6 +152,10 @@ var healRows = []row{
 	{"release", "more than is in use, and what was lost", state{hash: hash(), value: "3", members: lettered(1)}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash(), value: "10"}},
 	{"release", "a value that is lost is that of 512 members", state{hash: hash(), members: each(512, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 0",
 		&state{hash: hash(), value: "-501", members: each(511, -700, ofJava)}},
+	{"release", "that of more is not known", state{hash: hash(), members: each(513, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 1",
+		&state{hash: hash(), value: "1", members: each(512, -700, ofJava)}},
+	{"release", "no more than the rate is left", state{hash: hash(), value: "8", members: []member{{-300, java(4)}, {-100, letter(1)}}}, []any{4, 0, now}, "0", "0 0 10",
+		&state{hash: hash(), value: "10", members: []member{{-300, java(1)}}}},
 	{"release", "512 members a call", state{hash: hash(), value: "-590", members: each(600, -700, ofJava)}, []any{550, 0, now}, "0", "0 38 0",
 		&state{hash: hash(), value: "-78", members: each(600, -700, ofJava)[:88]}},
 }

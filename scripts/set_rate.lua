@@ -103,7 +103,7 @@ else
   -- The blocks of a cool-down expire when they would have done, and what expires before its end by the new interval joins it.
   local blocks = conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
   for i = 1, before and before ~= interval and #blocks or 0, 2 do
-    if block_at(blocks[i]) and blocks[i + 1] + before > now then
+    if block_at(blocks[i]) then
       redis.call('ZADD', KEYS[3], string.format('%.0f', blocks[i + 1] + before - interval), blocks[i])
     end
   end

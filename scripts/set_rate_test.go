@@ -32,6 +32,8 @@ func parkedAs(at, permits int64) string {
 	return fmt.Sprintf("parked %d ", instant+at) + "\x10~p~" + le32(permits) + own(0, permits)[8:]
 }
 
+func twice(i int) string { return fmt.Sprintf("\x08java%04d", i) + le32(2) }
+
 func long(mark string, permits int64) string {
 	return "\x08\x00\x00\x00\x00\x00\x00\x00" + mark + le32(permits)
 }
@@ -92,6 +94,12 @@ var setRateRows = []row{
 		sets(1000, 0, "0", "keep", 0), "590", "1 1 0", &state{hash: rated("590"), value: "77", members: each(513, -700, ofJava)}},
 	{"set_rate", "each of which has a permit", state{hash: hash("rate", "600"), value: "99", members: each(513, -700, ofJava)},
 		sets(1000, 0, "0", "keep", 0), "590", "1 1 0", &state{hash: rated("590"), value: "77", members: each(513, -700, ofJava)}},
+	{"set_rate", "or several", state{hash: hash("rate", "1100"), value: "74", members: each(513, -700, twice)},
+		sets(1000, 0, "0", "keep", 0), "1090", "1 1 0", &state{hash: rated("1090"), value: "64", members: each(513, -700, twice)}},
+	{"set_rate", "what is parked comes back among them", state{hash: hash("rate", "1090"), value: "64", parked: parkedAs(-700, 4), members: each(513, -700, twice)},
+		sets(1000, 0, "0", "keep", 0), "1100", "1 1 0", &state{hash: rated("1100"), value: "70", members: append(each(513, -700, twice), member{-700, parkedAs(0, 4)[len(parkedAs(0, 4))-21:]})}},
+	{"set_rate", "no further below 0 than INCRBY goes", state{hash: hash("rate", "9007199254740992"), value: "-9007199254740990", members: each(513, -700, ofJava)},
+		sets(1000, 0, "0", "keep", 0), "600", "1 1 0", &state{hash: rated("600"), value: "-9007199254740992", members: each(513, -700, ofJava)}},
 	{"set_rate", "513 members in a cool-down", state{hash: hash("rate", "600", "coolDown", at(200)), value: "87", members: each(513, -700, ofJava)},
 		sets(1000, 0, "0", "keep", 0), "590", "1 1 0", &state{hash: rated("590", "coolDown", at(200)), value: "0", members: each(513, -700, ofJava)}},
 
@@ -125,8 +133,8 @@ var setRateRows = []row{
 			members: []member{{-1500, joined(-900, 3, 0)}, {-1300, joined(0, 5, 7)}, {-100, java(2)}}}},
 	{"set_rate", "and those that have expired have done so", state{hash: hash("coolDown", at(-500), "reopenUntil", at(700)), value: "5",
 		members: []member{{-1500, joined(-900, 3, 0)}, {-300, joined(0, 2, 7)}}},
-		sets(500, 0, "0", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "interval", "500", "coolDown", at(-500), "reopenUntil", at(700)), value: "8",
-			members: []member{{200, joined(0, 2, 7)}}}},
+		sets(2000, 0, "0", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "interval", "2000", "coolDown", at(-500), "reopenUntil", at(700)), value: "8",
+			members: []member{{-1300, joined(0, 2, 7)}}}},
 	{"set_rate", "what expires earlier by a shorter interval joins it", state{hash: hash("coolDown", at(500)), value: "0",
 		members: []member{{-500, joined(0, 5, 7)}, {-300, java(2)}, {-100, java(3)}}},
 		sets(550, 0, "0", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "interval", "550", "coolDown", at(500)), value: "0",
