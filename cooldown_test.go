@@ -3,13 +3,16 @@
 package ratelimiter
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/wire"
@@ -591,5 +594,144 @@ func TestCoolDownModel(t *testing.T) {
 			}
 			proptest.Until(t, func() bool { return rounds >= 300 }, round) // rapid stops after some hours, which pass here
 		})
+	}
+}
+
+// closedToRedisson checks that value and the members add up to the rate, and that in a cool-down nothing is left, nothing
+// expires before its end, and no block after that of its re-opening. That is all that Redisson goes by.
+func (w *world) closedToRedisson(t require.TestingT) {
+	hash := w.rdb.HGetAll(w.ctx, w.l.redis.Keys.Hash).Val()
+	field := func(name string) int64 {
+		n, _ := strconv.ParseInt(hash[name], 10, 64)
+		return n
+	}
+	value, err := w.rdb.Get(w.ctx, w.valueKey()).Int64()
+	if err != nil {
+		require.LessOrEqual(t, field("coolDown"), time.Now().UnixMilli(), "no value in a cool-down")
+		return
+	}
+	till, used := field("coolDown"), int64(0)
+	cools := till > time.Now().UnixMilli()
+	for _, z := range w.rdb.ZRangeWithScores(w.ctx, w.permitsKey(), 0, -1).Val() {
+		raw := z.Member.(string)
+		m := must(wire.ParseMember([]byte(raw)))(t)
+		used += int64(m.Permits)
+		expires := int64(z.Score) + field("interval")
+		require.False(t, cools && expires < till, "%d permits expire %d ms before the end", m.Permits, till-expires)
+		late := expires - max(till, field("reopenUntil"))
+		require.False(t, cools && strings.Contains(raw[1:10], "~c") && late > 0, "%d permits of a block expire %d ms after the end", m.Permits, late)
+	}
+	require.False(t, cools && value > 0, "%d are left", value)
+	require.Equal(t, field("rate"), value+used, "value %d and %d in use", value, used)
+}
+
+// TestCoolDownAndWhatIsGivenBack settles, cancels and releases grants, begins reservations and gives them back, and changes the
+// rate, in every order with cool-downs that begin, grow, re-open and are lifted. Whatever is given back in a cool-down is free
+// when it ends, for Redisson as well, and no sooner. No permit is lost, and none comes back twice.
+func TestCoolDownAndWhatIsGivenBack(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
+	for _, typ := range []RateType{Overall, PerClient} {
+		for _, format := range []wire.Format{wire.FormatBc0I, wire.FormatLc0I} {
+			t.Run(fmt.Sprint(typ, format), func(t *testing.T) {
+				inWorld(t, Rate{}, func(t *testing.T, w *world) {
+					rounds := 0
+					round := func(rt *rapid.T) {
+						rounds++
+						w := w.another(inFormat(format))
+						defer w.client.Close()
+						intervals := []time.Duration{400 * time.Millisecond, time.Second, 3 * time.Second}
+						rate := Rate{Type: typ, Permits: rapid.Int64Range(2, 12).Draw(rt, "rate"), Interval: rapid.SampledFrom(intervals).Draw(rt, "interval")}
+						w.l = w.client.RateLimiter(fmt.Sprint(w.l.Name(), "#", rapid.StringMatching(`[a-z]{8}`).Draw(rt, "name"), rounds))
+						require.NoError(rt, w.l.SetRate(w.ctx, rate))
+						var (
+							grants   []*Grant
+							log      model // of a rate that does not change
+							same     = true
+							reserved = permit.Reservation{Type: permit.Type(typ)}
+						)
+						log.rate, log.interval = rate.Permits, rate.Interval
+						reserve := func(want int64) {
+							if want > 0 && reserved.Held == 0 {
+								reserved.ID = w.client.redis.NewID()
+							}
+							reserved.Want, reserved.Ahead = want, want > 0
+							a, err := w.l.redis.Reserve(w.ctx, reserved)
+							if !errors.Is(err, ErrPermitsExceedRate) {
+								require.NoError(rt, err)
+								reserved.Held = a.Held
+							}
+						}
+						for range rapid.IntRange(1, 40).Draw(rt, "steps") {
+							switch rapid.SampledFrom([]string{"acquire", "acquire", "settle", "settle", "cool", "cool", "lift", "sleep", "sleep", "reserve", "leave", "release", "rate"}).Draw(rt, "do") {
+							case "acquire":
+								n := rapid.Int64Range(1, rate.Permits).Draw(rt, "permits")
+								g, ok, err := w.l.TryAcquireGrant(w.ctx, n, 0)
+								require.NoError(rt, err)
+								if until := must(w.l.Admin().CoolDownUntil(w.ctx))(rt); ok {
+									require.Zero(rt, until, "granted in a cool-down")
+									grants = append(grants, g)
+									if same && reserved.ID == (permit.ID{}) {
+										require.True(rt, log.acquire(w.elapsed(), n), "too early: %v", log.grants)
+									}
+								}
+							case "settle":
+								if len(grants) > 0 {
+									i := rapid.IntRange(0, len(grants)-1).Draw(rt, "grant")
+									require.NoError(rt, grants[i].Settle(w.ctx, rapid.Int64Range(0, grants[i].Permits()).Draw(rt, "actual")))
+									grants, same = slices.Delete(grants, i, i+1), false
+								}
+							case "cool":
+								d := time.Duration(rapid.Int64Range(1, 2*rate.Interval.Milliseconds()).Draw(rt, "for")) * time.Millisecond
+								over := time.Duration(rapid.Int64Range(0, 1).Draw(rt, "reopens")*rapid.Int64Range(1, rate.Interval.Milliseconds()).Draw(rt, "over")) * time.Millisecond
+								require.NoError(rt, w.l.CoolDown(w.ctx, time.Now().Add(d), Reopen(over)))
+							case "lift":
+								must(w.l.Admin().LiftCoolDown(w.ctx))(rt)
+							case "sleep":
+								time.Sleep(time.Duration(rapid.Int64Range(0, rate.Interval.Milliseconds()).Draw(rt, "ms")) * time.Millisecond)
+							case "reserve":
+								reserve(rate.Permits)
+							case "leave":
+								reserve(0)
+							case "release":
+								require.NoError(rt, w.l.Release(w.ctx, 1))
+								same = false
+							case "rate":
+								if rapid.Bool().Draw(rt, "another") {
+									rate.Permits = rapid.Int64Range(2, 12).Draw(rt, "rate")
+								}
+								rate.Interval = rapid.SampledFrom(intervals).Draw(rt, "interval")
+								var opts []RateOption
+								if rapid.IntRange(0, 3).Draw(rt, "keeps") > 0 {
+									opts = append(opts, KeepState())
+								}
+								require.NoError(rt, w.l.SetRate(w.ctx, rate, opts...))
+								same = false
+							}
+							w.closedToRedisson(rt)
+							if until := must(w.l.Admin().CoolDownUntil(w.ctx))(rt); !until.IsZero() {
+								require.Zero(rt, must(w.l.AvailablePermits(w.ctx))(rt))
+							}
+						}
+						reserve(0)
+						if until := must(w.l.Admin().CoolDownUntil(w.ctx))(rt); !until.IsZero() {
+							time.Sleep(time.Until(until) - time.Millisecond)
+							w.closedToRedisson(rt)
+							require.False(rt, w.try(1).Granted)
+							w.closedToRedisson(rt)
+							time.Sleep(time.Millisecond)
+						}
+						time.Sleep(2 * intervals[2])
+						require.Equal(rt, rate.Permits, must(w.l.AvailablePermits(w.ctx))(rt))
+						require.True(rt, w.try(rate.Permits).Granted)
+						r := w.try(1)
+						require.False(rt, r.Granted)
+						require.Equal(rt, rate.Interval, r.Wait)
+						w.settled(rate.Permits)
+						must(w.l.Admin().Delete(w.ctx))(rt)
+					}
+					proptest.Until(t, func() bool { return rounds >= redistest.Cases(50, 500) }, round)
+				})
+			})
+		}
 	}
 }

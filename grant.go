@@ -71,7 +71,7 @@ func (g *Grant) Permits() int64 {
 func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 
 // Settle changes the grant to the number of permits that were actually used. If that is less than was acquired, the
-// rest is free at once, for callers that wait as well. If it is more, the difference is taken even when fewer permits
+// rest is free at once, for callers that wait as well, or in a cool-down when that ends. If it is more, the difference is taken even when fewer permits
 // are left. Then the limiter owes permits, and grants nothing until enough grants have expired. The instant of the
 // grant does not change.
 //

@@ -30,7 +30,8 @@ type State struct {
 	Members []Member
 }
 
-// A Member is one grant as it is stored in the set of permits in use.
+// A Member is one grant as it is stored in the set of permits in use. A grant that has expired may become smaller before it
+// goes: a call may reclaim only as many of its permits as it needs.
 //
 // Two kinds of members are not grants of permits to a caller, but marks of this package. The bytes of those that hold
 // permits for a cool-down have ~c or ~l in them; a member whose bytes have ~w in them and whose Time is the Unix epoch is a

@@ -444,6 +444,47 @@ func TestTTLLongerThanADuration(t *testing.T) {
 	}
 }
 
+// TestLongerIntervalOfAnotherClient checks that the permits in use of a PER_CLIENT client stay so for the new interval if another
+// client makes that longer and keeps the state, although its keys had a TTL that was enough for the old one.
+func TestLongerIntervalOfAnotherClient(t *testing.T) {
+	needVirtualTTLs(t)
+	for name, c := range map[string]struct{ from, to Rate }{
+		"a longer KeepAlive": {Rate{Interval: time.Second, KeepAlive: 2 * time.Second}, Rate{Interval: 10 * time.Second, KeepAlive: time.Minute}},
+		"no KeepAlive":       {Rate{Interval: time.Second}, Rate{Interval: 10 * time.Second}},
+		"a higher rate":      {Rate{Interval: time.Second, KeepAlive: 2 * time.Second}, Rate{Permits: 2, Interval: 10 * time.Second, KeepAlive: time.Minute}},
+		"in a cool-down":     {Rate{Interval: time.Second, KeepAlive: 2 * time.Second}, Rate{Interval: 10 * time.Second, KeepAlive: time.Minute}},
+	} {
+		for _, update := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, "/update ", update), func(t *testing.T) {
+				more := c.to.Permits
+				c.from.Type, c.from.Permits, c.to.Type, c.to.Permits = PerClient, 5, PerClient, 5+more
+				inWorld(t, c.from, func(t *testing.T, w *world) {
+					other := w.another(WithClientKeyTTL(time.Second))
+					other.granted(5)
+					other.rejected(1, time.Second)
+					w.at(900 * time.Millisecond)
+					if name == "in a cool-down" {
+						require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(5*time.Second)))
+					}
+					if update {
+						require.True(t, must(w.l.UpdateRate(w.ctx, c.to, KeepState()))(t))
+					} else {
+						require.NoError(t, w.l.SetRate(w.ctx, c.to, KeepState()))
+					}
+					w.at(9 * time.Second)
+					if more > 0 {
+						other.granted(more)
+					}
+					other.rejected(1, time.Second)
+					w.at(10 * time.Second)
+					other.granted(5)
+					other.settled(5 + more)
+				})
+			})
+		}
+	}
+}
+
 // TestClearExpireByAnotherClient checks that the permits in use of a PER_CLIENT client outlive a TTL that another
 // client has cleared. ClearExpire cannot name the keys of other clients, so whatever such a client does next renews
 // their TTL, or removes it if its keys live forever.

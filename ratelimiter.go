@@ -83,7 +83,8 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 // then those of its oldest grants. It looks for the clients' keys as [Admin.Clients] does, which takes some
 // seconds for a million keys, and ignores keys that hold anything but the permits of a client. If Redis does not
 // allow SCAN, the other clients of this package adapt when they next acquire, but Redisson's may use up what was left
-// to them. A rate that is not lower needs no such search: clients adapt when they next acquire.
+// to them. With KeepState it looks for them, too, if the interval becomes longer, because their keys may have a TTL that was
+// enough for the old one. Any other rate needs no such search: clients adapt when they next acquire.
 //
 // SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error
 // of ctx, the rate may or may not have been set. If it was lowered, the permits of other clients may not fit it yet;

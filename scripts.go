@@ -27,7 +27,7 @@ var scripts = redisson.Scripts{
 	AcquireRest:   script("acquire_rest", 3, 11, redisson.ResendAsReplay).OptionalArgs(6).WithReplyClock(redisson.AnswersAt(1)),
 	AcquireAll:    script("acquire_all", 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).WithCost(100),
 	Available:     script("available", 3, 5, redisson.ResendAlways).Alone(),
-	GiveBack:      script("give_back", 3, 4, redisson.ResendAlways),
+	GiveBack:      script("give_back", 3, 5, redisson.ResendAlways),
 	Release:       script("release", 3, 4, redisson.ResendUnsent).Alone(),
 	Reserve:       script("reserve", 4, 9, redisson.ResendAsReplay).WithCost(30),
 	TrySetRate:    script("try_set_rate", 1, 5, redisson.ResendUnsent).Alone(),

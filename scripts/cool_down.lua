@@ -61,19 +61,7 @@ local most = 4294967295
 
 --#use permits_of
 
--- block_at returns the instant that a block holds, as in acquire; nil for other members.
-local function block_at(m)
-  --#use is_block
-  if at then
-    --#use block_instant
-    return t < 4294967296 and 0 or t
-  end
-end
--- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
--- returns the instant, nil for other members.
-local function seen_at(m)
-  --#use seen
-end
+--#use stamps
 
 -- What expires before the cool-down ends is taken out, by the instant at which it was granted; 0 holds what
 -- has expired and what was free. Grants that expire later are members like others.

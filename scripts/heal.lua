@@ -13,6 +13,9 @@
 -- the caller starts over. Tripwires, which come and go below all others, are counted when the range has come down to them
 -- and up to the newest. At that instant permits are missing exactly when value + used < rate, and too many if it is more.
 --
+-- Keys that have a TTL live for as long as the permits in use, which are those of another client if that has a longer interval
+-- by now.
+--
 -- It may run twice, and several callers may take turns: they go on with the same sum.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, and how far this has come
@@ -47,6 +50,20 @@ local till = instant(conf[4])
 local ends = conf[4] and math.max(till, instant(conf[5])) or 0
 local cooling = till > now
 
+-- A TTL of the hash goes for the others, too, as in acquire.
+local stay, ttl = math.max(now, ends) - now + interval, redis.call('PTTL', KEYS[1])
+if ttl >= 0 then -- 0 in its last millisecond
+  stay = math.min(stay, math.max(1, ttl))
+end
+stay = math.min(stay, 9007199254740992) -- PEXPIRE would fail on one near 2^63
+local function outlive(ttl) return ttl >= 0 and ttl < stay end
+if outlive(redis.call('PTTL', KEYS[2])) then
+  redis.call('PEXPIRE', KEYS[2], string.format('%.0f', stay))
+end
+if outlive(redis.call('PTTL', KEYS[3])) then
+  redis.call('PEXPIRE', KEYS[3], string.format('%.0f', stay))
+end
+
 --#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use permits_of
@@ -56,6 +73,9 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use replace
 
 --#use says
+local long = says(ARGV[2], 'long')
+--#use join
+--#use join_early
 local budget = tonumber(ARGV[4])
 local tended, ahead, begun = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] == '1'
 local members, permits, oldest, newest = 0, 0, nil, nil -- the range that is added up
@@ -92,29 +112,6 @@ local function go_on()
     redis.call('HSET', KEYS[1], KEYS[3], string.format('%d %.0f %d ', members, permits, #oldest) .. oldest .. newest)
   end
   return finish('next', tended, ahead, members > 0 and 1 or 0)
-end
-
--- join puts n permits of the instant t into blocks of the cool-down, and returns how many it has put.
-local function join(t, n)
-  local left = n
-  for k = 0, 1023 do
-    if left <= 0 then
-      break
-    end
-    local p, m = le32(math.min(left, 4294967295)), nil
-    local apart = t == 0 and now + k or k
-    if says(ARGV[2], 'long') then
-      m = ms48(t == 0 and apart % 4294967296 or t + floor(k / 32))
-      m = '\8\0\0\0\0\0\0\0~c' .. char(byte(m) + 128 + (t == 0 and 0 or k % 32 * 4)) .. sub(m, 2) .. p
-    else
-      m = ms48(t)
-      m = BLOCK .. p .. char(byte(m) + 128) .. sub(m, 2) .. sub(le32(apart), 1, 3) .. p
-    end
-    if redis.call('ZADD', KEYS[3], 'NX', till - interval, m) == 1 then
-      left = left - math.min(left, 4294967295)
-    end
-  end
-  return n - left
 end
 
 -- mark replaces a member that lies ahead of the clock, which is a peer's that is fast, by a mark with the instant at which
@@ -171,29 +168,7 @@ local function tend(page)
 end
 
 if cooling then
-  -- What expires before the end of the cool-down joins it: grants of before, made by peers that do not know of it, and
-  -- whatever has become free. Each becomes a block that expires when it ends, before it goes: an emptied set would
-  -- lose its TTL.
-  local early = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('(%.0f', till - interval), 'WITHSCORES', 'LIMIT', 0, 256)
-  local times, sums = {}, {}
-  for i = 1, #early, 2 do
-    local m = early[i]
-    local t = block_at(m) or math.min(seen_at(m) or now, now, tonumber(early[i + 1]))
-    if t <= now - interval then
-      t = 0
-    end
-    if not sums[t] then
-      times[#times + 1], sums[t] = t, 0
-    end
-    sums[t] = sums[t] + permits_of(m)
-  end
-  for i = 1, #times do
-    join(times[i], sums[times[i]])
-  end
-  for i = 1, #early, 2 do
-    redis.call('ZREM', KEYS[3], early[i])
-  end
-  if #early == 512 then
+  if join_early() == 256 then
     return go_on()
   end
 elseif not begun then
@@ -315,9 +290,7 @@ if value then
 else
   restored = rate
 end
-if cooling and left > 0 then
-  left = left - join(0, left)
-end
+left = gain(left, 0)
 if value then
   save(left - value)
 else

@@ -38,9 +38,9 @@ func lettered(n int) []member { return each(n, -500, letter) }
 var healRows = []row{
 	{"heal", "a value that is none", state{hash: hash(), value: "x", members: []member{{-100, java(4)}}}, healed(""), "0", "0 restored 10 done",
 		&state{hash: hash(), value: "6", members: []member{{-100, java(4)}}}},
-	{"heal", "a value that is lost has the TTL of the others", state{hash: hash(), members: []member{{-100, java(14)}}, ttls: [3]time.Duration{0, 0, time.Hour}},
+	{"heal", "a value that is lost has the TTL of the others", state{hash: hash(), members: []member{{-100, java(14)}}, ttls: [4]time.Duration{0, 0, time.Hour}},
 		healed(""), "0", "0 restored 10 done",
-		&state{hash: hash(), value: "-4", members: []member{{-100, java(14)}}, ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
+		&state{hash: hash(), value: "-4", members: []member{{-100, java(14)}}, ttls: [4]time.Duration{0, time.Hour, time.Hour}}},
 	{"heal", "nobody has used it yet", state{hash: hash()}, healed("check"), "0", "0 done", nil},
 	{"heal", "more than the rate is left", state{hash: hash(), value: "14", members: []member{{-100, java(4)}}}, healed(""), "0", "0 surplus 8 done",
 		&state{hash: hash(), value: "6", members: []member{{-100, java(4)}}}},
@@ -152,6 +152,10 @@ var healRows = []row{
 	{"release", "more than is in use, and what was lost", state{hash: hash(), value: "3", members: lettered(1)}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash(), value: "10"}},
 	{"release", "a value that is lost is that of 512 members", state{hash: hash(), members: each(512, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 0",
 		&state{hash: hash(), value: "-501", members: each(511, -700, ofJava)}},
+	{"release", "that of more is not known", state{hash: hash(), members: each(513, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 1",
+		&state{hash: hash(), value: "1", members: each(512, -700, ofJava)}},
+	{"release", "no more than the rate is left", state{hash: hash(), value: "8", members: []member{{-300, java(4)}, {-100, letter(1)}}}, []any{4, 0, now}, "0", "0 0 10",
+		&state{hash: hash(), value: "10", members: []member{{-300, java(1)}}}},
 	{"release", "512 members a call", state{hash: hash(), value: "-590", members: each(600, -700, ofJava)}, []any{550, 0, now}, "0", "0 38 0",
 		&state{hash: hash(), value: "-78", members: each(600, -700, ofJava)[:88]}},
 }

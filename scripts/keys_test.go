@@ -56,3 +56,51 @@ func TestEachKey(t *testing.T) {
 		}
 	})
 }
+
+// TestKeysThatDoNotTakeATTL checks the conditions of expire, and that the replies are the same however many keys there are.
+func TestKeysThatDoNotTakeATTL(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, name := t.Context(), redistest.Key(t)
+		var keys []string
+		for _, suffix := range []string{"", ":v", ":p", ":v:client", ":p:client"} {
+			keys = append(keys, "{"+name+"}"+suffix)
+		}
+		run := func(script string, n int, args ...any) any {
+			return redistest.Must(rdb.Eval(ctx, text(script), keys[:n], args...).Result())(t)
+		}
+		const hour = 3_600_000
+		require.EqualValues(t, -2, run("expire_time", 1))
+		require.NoError(t, rdb.MSet(ctx, keys[0], "x", keys[1], "x").Err())
+		require.EqualValues(t, -1, run("expire_time", 1))
+		for cond, want := range map[string]int{"XX": 0, "GT": 0, "LT": 1, "NX": 1, "": 1} {
+			require.EqualValues(t, want, run("expire", 5, hour, "", cond), "without a TTL, %s", cond)
+			run("clear_expire", 5)
+		}
+		for cond, want := range map[string]int{"XX": 1, "GT": 1, "LT": 0, "NX": 0} {
+			require.EqualValues(t, 1, run("expire", 5, hour/2, "", ""))
+			require.EqualValues(t, want, run("expire", 5, hour, "", cond), "longer, %s", cond)
+		}
+		for cond, want := range map[string]int{"XX": 1, "GT": 0, "LT": 1, "NX": 0} {
+			require.EqualValues(t, 1, run("expire", 5, hour, "", ""))
+			require.EqualValues(t, want, run("expire", 5, hour/2, "", cond), "shorter, %s", cond)
+		}
+		require.EqualValues(t, 1, run("clear_expire", 5))
+		require.EqualValues(t, 0, run("expire", 5, "", rdb.Time(ctx).Val().Add(-time.Hour).UnixMilli(), "XX"))
+		require.EqualValues(t, 1, run("expire", 5, "", rdb.Time(ctx).Val().Add(-time.Hour).UnixMilli(), ""))
+		require.Zero(t, rdb.Exists(ctx, keys...).Val())
+	})
+}
+
+// TestInspectReadsWhatItIsTold checks that inspect reads so many members and no more, and a limiter whose type is none.
+func TestInspectReadsWhatItIsTold(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, k := t.Context(), keysOf("{"+redistest.Key(t)+"}")
+		require.NoError(t, k.put(ctx, rdb, state{hash: hash("type", "7"), value: "3", members: []member{{-200, java(4)}, {-100, java(3)}}}, instant))
+		defer rdb.Del(ctx, k[:]...)
+		reply := redistest.Must(rdb.Eval(ctx, text("inspect"), k.of("inspect"), "0", instant, 1).Slice())(t)
+		require.Len(t, reply, 6)
+		require.Equal(t, []any{int64(0), int64(instant)}, reply[:2])
+		require.Equal(t, []any{"3", int64(2)}, reply[3:5])
+		require.Equal(t, []any{java(3), at(-100)}, reply[5])
+	})
+}

@@ -48,11 +48,16 @@ if want > rate then
 end
 local now = tonumber(ARGV[6])
 --#use now
+--#use instant
+local till = instant(conf[6])
 
 --#use formats
 local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use permits_of
 --#use le32
+--#use ms48
+local long = #ARGV[3] == LC0I
+--#use join
 --#use replace
 local function is_block(m)
   --#use is_block
@@ -93,7 +98,7 @@ elseif held > 0 or ARGV[5] ~= '' or not value or value < want then
   end
 end
 
-local gap, paused = tonumber(conf[5] or 0) or 0, (tonumber(conf[6] or 0) or 0) > now
+local gap, paused = tonumber(conf[5] or 0) or 0, till > now
 gap = gap > 0 and gap + 0.0 or 0 -- nan is none, too, as in acquire
 if gap > 0 and want > 0 and not paused then
   -- As in acquire: each permit of the newest grant takes a gap.
@@ -236,6 +241,9 @@ if n == 0 and not mine and lacking == 0 then
   return reply()
 end
 
+if plain and back ~= n then
+  redis.call('INCRBY', KEYS[2], gain(math.min(back - n, rate - value), value))
+end
 if mine then
   replace(mine)
 end
@@ -249,9 +257,6 @@ if back > held then
 end
 if n > 0 then
   redis.call('ZADD', KEYS[3], now, member(n))
-end
-if plain and back ~= n then
-  redis.call('INCRBY', KEYS[2], math.min(back - n, rate - value))
 end
 if n == 0 and lacking == 0 then
   return reply()

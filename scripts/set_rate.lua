@@ -17,10 +17,11 @@
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
 --           call: value has changed as the rate has, below 0 if need be, and heal settles it;
---           others: 1 the permits of other clients may not fit the new rate, and the caller settles them as well
+--           others: 1 the permits of other clients may not fit the new rate, or expire before their interval is over,
+--           and the caller settles them as well
 
 --#use says
-local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate')
+local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate', 'interval')
 local was, parked = conf[1], redis.pcall('GET', KEYS[6])
 if not was and says(ARGV[6], 'exists') then
   return {0}
@@ -34,9 +35,11 @@ else
 end
 
 local rate, interval, now = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[5])
-local old = tonumber(conf[3])
--- Those of other clients have keys that nobody can name here. They fit a rate that is not lower.
-local others = (was or conf[3] or says(ARGV[6], 'keep')) and ARGV[4] == '1' and (was ~= '1' or not old or old > rate) and 1 or 0
+local old, before, keeps = tonumber(conf[3]), tonumber(conf[4]), says(ARGV[6], 'keep')
+-- Those of other clients have keys that nobody can name here. They fit a rate that is not lower, and have a TTL that is long
+-- enough unless the interval is longer.
+local others = (was or conf[3] or keeps) and ARGV[4] == '1'
+  and (was ~= '1' or not old or old > rate or keeps and (not before or before < interval)) and 1 or 0
 --#use now
 
 --#use instant
@@ -56,27 +59,15 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use le32
 --#use ms48
 
--- What the new rate has more is blocked until the cool-down ends, as free permits are in cool_down.
-local function free(n)
-  if till <= now or n <= 0 then
-    return n
-  end
-  local p, k = le32(n), 0
-  repeat -- a call of the same instant may have put an equal one
-    local stamp = ms48((now + k) % 4294967296)
-    local m = BLOCK .. p .. stamp .. '\0\0\1' .. p
-    if says(ARGV[6], 'long') then
-      m = '\8\0\0\0\0\0\0\0~c' .. stamp .. p
-    end
-    k = k + 1
-  until redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', till - interval), m) == 1
-  return 0
-end
+local long = says(ARGV[6], 'long')
+--#use join
+--#use stamps
+--#use join_early
 
 -- What else has the name of the key of what is parked is somebody else's.
 local score, from = string.match(type(parked) == 'string' and #parked > 26 and parked or '', '^parked (%d%d%d%d%d%d%d%d%d+%.?%d*) ()')
 local later = 0
-if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
+if not keeps or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
   if score then
@@ -85,7 +76,7 @@ if not says(ARGV[6], 'keep') or (was and was ~= ARGV[4]) then
   if till <= now then
     return {1, 0, others}
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', free(rate)))
+  redis.call('SET', KEYS[2], string.format('%.0f', gain(rate, 0)))
 else
   -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires
   -- would free a permit which the new rate does not have. Here value is 0, too, and the oldest are parked, until used =
@@ -109,7 +100,18 @@ else
     from = nil
   end
   local used, left, card = 0, nil, redis.call('ZCARD', KEYS[3])
-  if card <= 512 then
+  -- The blocks of a cool-down expire when they would have done, and what expires before its end by the new interval joins it.
+  local blocks = conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
+  for i = 1, before and before ~= interval and #blocks or 0, 2 do
+    if block_at(blocks[i]) then
+      redis.call('ZADD', KEYS[3], string.format('%.0f', blocks[i + 1] + before - interval), blocks[i])
+    end
+  end
+  if till > now then
+    if join_early() == 256 then
+      join_early()
+    end
+  elseif card <= 512 then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
   end
   local oldest, permits = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES'), {}
@@ -167,7 +169,7 @@ else
   if later == 1 and till > now then
     left = math.min(left, 0)
   end
-  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or free(left), -9007199254740992)))
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or gain(left, 0), -9007199254740992)))
 end
 
 if stay > 0 then

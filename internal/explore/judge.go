@@ -33,6 +33,9 @@ func (w *world) judgeBook(s *state, l, p int) error {
 	book := w.book(l, p)
 	err := w.excess(s, l, p)
 	if err == nil {
+		err = w.cooling(s, l, p)
+	}
+	if err == nil {
 		s.over &^= 1 << book
 	}
 	if w.sum(s, l, p) <= number(hash.hash["rate"]) {
@@ -67,6 +70,43 @@ func (w *world) excess(s *state, l, p int) error {
 	}
 	if used := set.used(); value.text != "" && number(value.text)+used > rate {
 		return fmt.Errorf("value %q and the %d permits in use of L%d are more than %d", value.text, used, l, rate)
+	}
+	return nil
+}
+
+// cooling returns an error if Redisson could take permits in a cool-down, whether or not it does so now, or if permits that were
+// given back in one are in use still when it is over. Of a PER_CLIENT limiter that is so for the client that begins it.
+func (w *world) cooling(s *state, l, p int) error {
+	hash, value, set, _ := w.keysOf(s, p, l)
+	if s.sick || p > 0 {
+		return nil
+	}
+	till := w.coolsUntil(s, l)
+	if till > s.now && (number(value.text) > 0 || value.text == "") {
+		return fmt.Errorf("in a cool-down %q are left of L%d", value.text, l)
+	}
+	held, live := int64(0), int64(0)
+	for _, g := range s.grants {
+		if w.book(g.limiter, g.owner) == w.book(l, p) {
+			held += g.permits + g.veils
+		}
+	}
+	for _, m := range set.set {
+		if till > s.now && m.score < till-interval {
+			return fmt.Errorf("%d permits of L%d expire in a cool-down", permitsOf(m.raw), l)
+		}
+		if m.score > s.now-interval {
+			live += permitsOf(m.raw)
+		}
+	}
+	for q := range s.procs {
+		v := s.procs[q].reserved[l]
+		if m, ok := set.memberOf(id(q, v.seq)); v.seq > 0 && ok {
+			held += permitsOf(m.raw)
+		}
+	}
+	if number(hash.hash["reopenUntil"]) <= s.now && till <= s.now && live > held && !s.blind {
+		return fmt.Errorf("%d permits of L%d are in use, of which %d have been given back", live, l, live-held)
 	}
 	return nil
 }

@@ -30,6 +30,7 @@ type state struct {
 	grants  []grant // in use
 	lowered uint    // bit set of books that may have more in use than the rate, since it was lowered, and are granted nothing
 	over    uint    // bit set of books that hold more than the rate, as documented: see [world.forgive]
+	blind   bool    // permits of a reservation, of a lost call or of a process that ended may be in use, and nobody knows whose they are
 	sick    bool    // something was lost, so that value and the members may not add up to the rate before the next check
 	did     string  // the last step, with what came of it
 }
@@ -58,11 +59,12 @@ type reservation struct {
 }
 
 // A grant is a number of permits that somebody was granted. A grant whose reply was lost is not told. The member of one
-// that is veiled may have become a block of a cool-down.
+// that is veiled may have become a block of a cool-down, and the permits that a caller gave back then are in use still.
 type grant struct {
 	limiter, owner int
 	seq            byte
 	permits, at    int64
+	veils          int64 // permits that were given back after the member was veiled
 	told, veiled   bool
 }
 
@@ -226,5 +228,5 @@ func (s *state) encode(b []byte) []byte {
 		g.at -= s.now
 		b = fmt.Append(b, g)
 	}
-	return fmt.Append(b, s.over, s.lowered, s.sick)
+	return fmt.Append(b, s.over, s.lowered, s.blind, s.sick)
 }

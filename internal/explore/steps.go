@@ -149,7 +149,7 @@ func (w *world) replay(s *state, p, l int) (bool, error) {
 	switch m, ok := set.memberOf(id(p, c.seq)); {
 	case !a.granted:
 	case i >= 0 && s.grants[i].veiled:
-		s.grants[i].told = true
+		s.grants[i].told, s.blind = true, true
 	case !ok:
 		return true, fmt.Errorf("p%d is granted %d of L%d without a member", p, c.permits, l)
 	case i >= 0: // a lower rate may have made the member smaller
@@ -187,7 +187,7 @@ func (w *world) refund(s *state, p, l int, keep int64) (bool, error) {
 func (s *state) newest(p, l int) int {
 	last := -1
 	for i, g := range s.grants {
-		if g.owner == p && g.limiter == l && g.told && (last < 0 || g.at >= s.grants[last].at) {
+		if g.owner == p && g.limiter == l && g.told && g.permits > 0 && (last < 0 || g.at >= s.grants[last].at) {
 			last = i
 		}
 	}
@@ -205,6 +205,9 @@ func (w *world) giveBack(s *state, p, l int, seq byte, permits, keep int64) (boo
 			continue // it is no longer there, so no more is taken
 		}
 		if g.owner == p && g.limiter == l && g.seq == seq && (g.permits == permits || keep < g.permits) {
+			if g.veiled {
+				g.veils += g.permits - keep
+			}
 			g.permits = keep
 		}
 	}
@@ -335,6 +338,7 @@ func told(a permit.Reserved) string {
 
 // die has a process end. What it has reserved stays until it expires.
 func (w *world) die(s *state, p, _ int) (bool, error) {
+	s.blind = s.blind || w.reserves(s)
 	s.procs[p] = process{dead: true, acted: true, reserved: make([]reservation, w.Limiters)}
 	s.tell("p%d dies", p)
 	return true, nil
@@ -461,8 +465,16 @@ func (w *world) coolDown(s *state, l int, d, reopen time.Duration) (bool, error)
 	if errors.Is(err, permit.ErrNotInitialized) {
 		return false, nil
 	}
+	s.blind = s.blind || w.reserves(s)
 	s.tell("p0 has L%d cool down for %d ms and re-open within %d", l, d, reopen)
 	return true, err
+}
+
+// reserves reports whether a process has a reservation.
+func (w *world) reserves(s *state) bool {
+	return slices.ContainsFunc(s.procs[:], func(p process) bool {
+		return slices.ContainsFunc(p.reserved, func(v reservation) bool { return v.seq > 0 })
+	})
 }
 
 func (w *world) lift(s *state, l int) (bool, error) {

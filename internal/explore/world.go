@@ -119,7 +119,7 @@ func (w *world) load(s *state) { w.store.restore(s.keys, s.now) }
 // save takes what Redis holds into s, and forgets grants that have expired. In a cool-down, members become blocks.
 func (w *world) save(s *state) {
 	s.keys = w.store.dump(w.names)
-	s.grants = slices.DeleteFunc(s.grants, func(g grant) bool { return g.at <= s.now-interval || g.permits == 0 })
+	s.grants = slices.DeleteFunc(s.grants, func(g grant) bool { return g.at <= s.now-interval || g.permits+g.veils == 0 })
 	for i := range s.grants {
 		if g := &s.grants[i]; w.coolsUntil(s, g.limiter) > 0 {
 			_, _, set, _ := w.keysOf(s, g.owner, g.limiter)

@@ -16,7 +16,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 	if g.Keep > 0 {
 		smaller = Member(l.LongLength, g.ID, uint32(g.Keep))
 	}
-	cmd, err := l.Scripts.GiveBack.Command(l.Keys.Of(typ), wire(typ), Member(l.LongLength, g.ID, uint32(g.Permits)), smaller, g.Permits-g.Keep)
+	cmd, err := l.Scripts.GiveBack.Command(l.Keys.Of(typ), wire(typ), Member(l.LongLength, g.ID, uint32(g.Permits)), smaller, g.Permits-g.Keep, l.now())
 	if err != nil {
 		return err
 	}
@@ -29,7 +29,7 @@ func refunded(raw any, cmd []any) int64 {
 	if r, ok := raw.([]any); !ok || len(r) != 2 || r[0] != int64(statusOK) || r[1] != int64(1) {
 		return 0 // the grant has expired, or is no longer there
 	}
-	n, _ := cmd[len(cmd)-1].(int64)
+	n, _ := cmd[len(cmd)-2].(int64)
 	return max(n, 0)
 }
 
