@@ -106,9 +106,9 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 // reports whether that is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes
 // in batches of any size: unlike with Allow, permits may be more than the rate.
 //
-// AllowAtMost never waits, and acquires nothing while callers of this Client wait for the limiter. One call reclaims a
-// bounded number of expired grants, so it may acquire less than there is; and of a rate with a MinGap it acquires one
-// permit, because the next one is a gap later. It returns the errors of [RateLimiter.TryAcquire], such as
+// Like Allow, AllowAtMost does not wait in the queue, and acquires nothing once the first caller in it has been passed over for
+// a whole interval, until that caller has been served. One call reclaims a bounded number of expired grants, so it may acquire
+// less than there is; and of a rate with a MinGap it acquires one permit, because the next one is a gap later. It returns the errors of [RateLimiter.TryAcquire], such as
 // ErrUnavailable, and ErrInvalidArgument for permits above 2^32-1. ErrPermitsExceedRate it returns only if the handle
 // leaves as many permits free as the rate has, or more.
 func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
@@ -124,7 +124,7 @@ func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64
 		return 0, Result{}, err
 	}
 	h := l.handle.Lower(l.want.Floor)
-	if s := h.State(); s.Busy && !h.Health().Down() {
+	if s := h.State(); s.Kept && !h.Health().Down() {
 		return 0, Result{Wait: max(time.Until(s.Grant), time.Millisecond), Rate: rateOf(s.Rate), Time: time.Now()}, nil
 	}
 	var a permit.Reply

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -689,15 +690,54 @@ func TestAllowAtMost(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got, "the next one is a gap later")
 
-		w.granted(9)
-		served := make(chan error)
-		go func() { served <- w.l.Acquire(w.ctx, 5) }()
+	})
+}
+
+// TestAllowAtMostBesideWaiters checks that a call that takes what there is gets something while others of its Client wait, when it
+// comes back after the wait that it is told, and that one who waits for all permits is passed over for an interval at most.
+func TestAllowAtMostBesideWaiters(t *testing.T) {
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		ctx, leave := context.WithCancel(w.ctx)
+		var all sync.WaitGroup
+		var waited atomic.Int64
+		for range 4 {
+			all.Go(func() {
+				for w.l.Acquire(ctx, 6) == nil {
+					waited.Add(6)
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		got := int64(0)
+		for w.elapsed() < 40*time.Second {
+			n, r, err := w.l.AllowAtMost(w.ctx, 5)
+			require.NoError(t, err)
+			got += n
+			time.Sleep(r.Wait + time.Millisecond)
+		}
+		leave()
+		all.Wait()
+		t.Logf("%d permits, and %d to those who waited", got, waited.Load())
+		require.Positive(t, got)
+		require.GreaterOrEqual(t, waited.Load(), int64(20*6), "an interval in which each is passed over, and one in which it is served")
+		require.LessOrEqual(t, waited.Load()+got, int64(410))
+	})
+	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+		w.granted(1)
+		served := make(chan error, 1)
+		go func() { served <- w.l.Acquire(w.ctx, 10) }()
 		synctest.Wait()
-		got, r, err := w.l.AllowAtMost(w.ctx, 5)
+		got, _, err := w.l.AllowAtMost(w.ctx, 5)
 		require.NoError(t, err)
-		require.Zero(t, got, "the permit is theirs who wait")
-		require.Positive(t, r.Wait)
+		require.EqualValues(t, 5, got, "of nine, while ten are waited for")
+		for len(served) == 0 {
+			time.Sleep(50 * time.Millisecond)
+			_, r, err := w.l.AllowAtMost(w.ctx, 1)
+			require.NoError(t, err)
+			require.True(t, r.Granted || r.Wait > 0)
+		}
 		require.NoError(t, <-served)
+		require.LessOrEqual(t, w.elapsed(), 2100*time.Millisecond)
 	})
 }
 

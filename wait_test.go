@@ -142,7 +142,7 @@ func TestKillerManyAtOnce(t *testing.T) {
 			took := m.requireBounded()
 			require.Greater(t, len(took), c.n/c.each, "bounded calls are many calls")
 			if c.at < 0 {
-				require.Less(t, took[len(took)*95/100], 2*time.Millisecond)
+				redistest.Measured(t, took[len(took)*95/100] < 2*time.Millisecond, "of twenty calls one took Redis more than %v", took[len(took)*95/100])
 			}
 		})
 	}

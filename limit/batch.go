@@ -21,14 +21,11 @@ func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error
 	if err != nil {
 		return s.withoutSetting(ctx, q, err)
 	}
-	r, inline := l.request(ctx, q, n, s.slot), slow == nil // a caller that makes its call cannot leave when Redis is slow
+	r, inline := l.request(ctx, q, n, s.slot), slow == nil && ctx.Done() == nil // a caller that makes its call cannot leave
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.add(r, false)
-		s.fly(ctx, x)
-		s.goOn(x)
-		result, err := r.result, r.err
-		l.recycle(r)
-		return result, err
+		s.flyFor(ctx, x)
+		return l.deliver(r)
 	} else if x != nil {
 		s.goOn(x)
 	}
@@ -81,16 +78,13 @@ func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (r
 	for began := time.Now(); ; {
 		select {
 		case <-r.done:
-			result, err := r.result, r.err
-			s.config.lines.recycle(r)
-			return result, err
+			return s.config.lines.deliver(r)
 		case <-ctx.Done():
 			r.left.Store(true)
-			return ratelimiter.Result{}, s.left(ctx.Err(), began, nil)
+			return ratelimiter.Result{}, s.left(ctx.Err(), began, s.config.lines.failure(s.keys[0]))
 		case <-slow:
-			if slow = s.config.outages.slowed(); s.down() && len(r.done) == 0 { // and not another part of Redis
-				r.left.Store(true)
-				return s.decideLocally(ctx, r.demand, nil)
+			if slow = s.config.outages.slowed(); s.down() && len(r.done) == 0 && r.left.CompareAndSwap(false, true) { // and not another part of Redis
+				return s.decideLocally(ctx, r.asked(), nil)
 			}
 		}
 	}
@@ -126,13 +120,17 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 			err = s.decide(f, reply, sent)
 		}
 	}
-	if err == nil {
-		return
+	if err != nil {
+		s.fail(ctx, f, err)
 	}
+}
+
+// fail makes err the outcome of the requests of f, or has the outage policy decide them.
+func (s *Shared) fail(ctx context.Context, f *flight, err error) {
 	for i := range f.runs {
 		for _, r := range f.runs[i].calls {
 			r.result, r.err, r.again = ratelimiter.Result{}, err, false
-			if s.config.outages != nil && errors.Is(err, ratelimiter.ErrUnavailable) && !r.left.Load() {
+			if s.config.outages != nil && errors.Is(err, ratelimiter.ErrUnavailable) && r.left.CompareAndSwap(false, true) {
 				r.result, r.err = s.decideLocally(ctx, r.demand, err)
 			}
 		}
@@ -174,20 +172,38 @@ func (s *Shared) fill(x *line) bool {
 // goOn makes the flights of those that have come in the meantime, in a goroutine if there are any.
 func (s *Shared) goOn(x *line) {
 	if s.fill(x) {
-		go func() {
-			for {
-				s.fly(context.WithoutCancel(x.flight.runs[0].calls[0].ctx), x)
-				n := x.flight.requests
-				s.land(x)
-				if n > 1 {
-					// The callers that have their outcomes may ask again at once. Let them, so that their
-					// requests share the next flight.
-					runtime.Gosched()
-				}
-				if !s.fill(x) {
-					return
-				}
-			}
-		}()
+		go s.flyAll(x)
 	}
 }
+
+// flyFor makes the flight of x for a caller that has it alone, and then has those of the others made.
+func (s *Shared) flyFor(ctx context.Context, x *line) {
+	defer s.goOn(x) // also if a hook ends the goroutine
+	s.fly(ctx, x)
+}
+
+// flyAll makes the flights of x until nobody is left.
+func (s *Shared) flyAll(x *line) {
+	ended := false
+	defer func() {
+		if !ended { // a hook has ended the goroutine
+			s.fail(context.Background(), &x.flight, s.unavailable(errGone))
+			s.land(x)
+			s.goOn(x)
+		}
+	}()
+	for more := true; more; more = s.fill(x) {
+		s.fly(context.WithoutCancel(x.flight.runs[0].calls[0].ctx), x)
+		n := x.flight.requests
+		s.land(x)
+		if n > 1 {
+			// The callers that have their outcomes may ask again at once. Let them, so that their
+			// requests share the next flight.
+			runtime.Gosched()
+		}
+	}
+	ended = true
+}
+
+// errGone reports that a hook has ended the goroutine of a call, as a test's hook does that calls t.FailNow.
+var errGone = errors.New("a hook has ended the goroutine that made the call")

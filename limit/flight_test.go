@@ -4,7 +4,10 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -24,6 +27,7 @@ type holder struct {
 	hold    bool
 	release chan struct{}
 	scripts []string // the requests of those that were sent
+	before  func(n int)
 	fail    func(n int) error
 }
 
@@ -40,6 +44,10 @@ func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 		h.mu.Unlock()
 		if hold {
 			<-release
+			ctx = context.WithoutCancel(ctx) // it was on its way already
+		}
+		if h.before != nil {
+			h.before(n)
 		}
 		err := next(ctx, cmd)
 		if h.fail != nil && !redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -136,6 +144,171 @@ func TestCallersThatLeave(t *testing.T) {
 			require.Equal(t, want, h.scripts)
 		})
 	}
+}
+
+// TestCallThatIsLongOnItsWay checks that a call whose caller has left takes nothing from the next one of its process: that one is
+// told whether it was granted, though its own reply is lost and Redis has no room to remember it for long, and takes its permits once.
+func TestCallThatIsLongOnItsWay(t *testing.T) {
+	for kind, a := range roomy(1000) {
+		if a.reserves() { // tells nobody what it has left
+			continue
+		}
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			plain := shared(t, rdb, a)
+			mine, h := redistest.Peer(t, rdb), &holder{}
+			mine.AddHook(h)
+			l := twin(t, plain, mine)
+			h.ready(t, mine, l)
+			arrive := sync.OnceFunc(func() { close(h.release) })
+			h.fail = func(n int) error {
+				if n == 2 {
+					return io.EOF
+				}
+				return nil
+			}
+			h.before = func(n int) {
+				if n != 3 { // the second attempt at the second call
+					return
+				}
+				key := l.keys[len(l.keys)-1]
+				value := redistest.Must(rdb.Get(t.Context(), key).Result())(t)
+				its := value[strings.Index(value, ";"):][15:] // when that was
+				for i := range 400 {                          // other processes, which leave no room for the grant of the second call
+					value += fmt.Sprintf(";aaaaaaaa%06d%s", i, its)
+				}
+				require.NoError(t, rdb.Set(t.Context(), key, value, redis.KeepTTL).Err())
+				require.True(t, redistest.Must(plain.Allow(t.Context(), 1))(t).Granted)
+				arrive()
+				time.Sleep(time.Second)
+			}
+			ctx, leave := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() {
+				_, err := l.Allow(ctx, 1)
+				require.ErrorIs(t, err, context.Canceled)
+			})
+			synctest.Wait()
+			leave()
+			all.Wait()
+			told := int64(1) // of others
+			all.Go(func() {
+				r, err := l.Allow(t.Context(), 1)
+				if err == nil {
+					require.True(t, r.Granted)
+				} else {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+				}
+			})
+			synctest.Wait()
+			if h.calls() == 1 {
+				arrive()
+			}
+			all.Wait()
+			spent := a.largest() - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
+			require.LessOrEqual(t, spent, told+1+1, "%s: %v", kind, h.scripts)
+		})
+	}
+}
+
+// TestSettledWhileOnItsWay checks that a settlement whose caller has left, and which is long on its way, is made, and can be made
+// sure of, whatever the process asks for meanwhile.
+func TestSettledWhileOnItsWay(t *testing.T) {
+	for kind, a := range roomy(1000) {
+		if checkSettles(a) != nil {
+			continue
+		}
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			h := &holder{}
+			rdb.AddHook(h)
+			l := shared(t, rdb, a)
+			g := grantOf(t, l, 5)
+			h.ready(t, rdb, l)
+			ctx, leave := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			all.Go(func() { require.ErrorIs(t, g.Settle(ctx, 2), context.Canceled) })
+			synctest.Wait()
+			leave()
+			synctest.Wait()
+			all.Go(func() { require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted) })
+			synctest.Wait()
+			close(h.release)
+			all.Wait()
+			require.NoError(t, g.Settle(t.Context(), 2), kind)
+			require.Equal(t, a.largest()-3, redistest.Must(l.Peek(t.Context(), 1))(t).Available, kind)
+			require.Len(t, h.scripts, 3, "%s: its call was not made again", kind)
+		})
+	}
+}
+
+// TestWhyThereIsNoReply checks that callers whose contexts end learn why the last attempt at the call failed: the one whose request
+// began it, one whose request waits for it to end, and one that has waited for permits.
+func TestWhyThereIsNoReply(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		s := &saboteur{err: noDial}
+		rdb.AddHook(s)
+		l := shared(t, rdb, TokenBucket{per(1, time.Second), 2})
+		require.NoError(t, Wait(t.Context(), l, 2))
+		why := func(after time.Duration, ask func(ctx context.Context) error) {
+			ctx, leave := context.WithTimeout(t.Context(), after)
+			defer leave()
+			err := ask(ctx)
+			require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+			require.ErrorIs(t, err, noDial)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "; the last attempt failed: ")
+		}
+		allow := func(ctx context.Context) error {
+			_, err := l.Allow(ctx, 1)
+			return err
+		}
+		s.left = 1000
+		why(1020*time.Millisecond, func(ctx context.Context) error { return Wait(ctx, l, 1) })
+		time.Sleep(time.Second) // the call has failed
+		var all sync.WaitGroup
+		all.Go(func() { why(40*time.Millisecond, allow) })
+		synctest.Wait()
+		all.Go(func() { why(20*time.Millisecond, allow) })
+		all.Wait()
+		synctest.Wait()
+	})
+}
+
+// An ender is a hook that ends the goroutine of the next script.
+type ender struct {
+	redistest.Passing
+	end bool
+}
+
+func (e *ender) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "evalsha" && e.end {
+			e.end = false
+			runtime.Goexit()
+		}
+		return next(ctx, cmd)
+	}
+}
+
+// TestHookThatEndsItsGoroutine checks that a hook of the redis client that ends the goroutine of a call, as t.FailNow does, does not
+// end the calls of its key: a caller that can leave gets an error, and the next one is served.
+func TestHookThatEndsItsGoroutine(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		e := &ender{}
+		rdb.AddHook(e)
+		l := shared(t, rdb, GCRA{per(1, time.Hour), 10})
+		for _, ctx := range []context.Context{t.Context(), context.WithoutCancel(t.Context())} {
+			e.end = true
+			var all sync.WaitGroup
+			all.Go(func() {
+				_, err := l.Allow(ctx, 1)
+				require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+				require.ErrorContains(t, err, "a hook has ended the goroutine")
+			})
+			all.Wait()
+			require.False(t, e.end)
+			require.True(t, redistest.Must(l.Allow(ctx, 1))(t).Granted)
+		}
+	})
 }
 
 // An error is that of all who share the call, and of nobody else.

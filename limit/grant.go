@@ -41,7 +41,7 @@ func newGrant(l grantor, label func() string, n int64, m mark) *Grant {
 
 // grant returns the Grant of n permits that a call was granted with that result.
 func (s *Shared) grant(n int64, r ratelimiter.Result, m *mark) *Grant {
-	if r.Degraded { // the call that the policy decided may still be on its way, and write m
+	if r.Degraded {
 		return newGrant(ofPolicy{}, s.label, n, mark{})
 	}
 	return newGrant(s, s.label, n, *m)

@@ -13,19 +13,26 @@ import (
 )
 
 // Requests of one key that come while a call of it is in flight wait for its reply and go as one call, which
-// decides them one after another. A caller without company makes its own call.
+// decides them one after another. A call keeps the line of its key until it has a reply or has failed, also when all of
+// its callers have left: that a process has one call of a key in flight at a time is what replays rest on (see ids). So a
+// caller makes its call itself only if it cannot leave.
 
-// A request is what one caller asks for.
+// A request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
+// the request, and await hands it over.
 type request struct {
-	demand
-	setting *setting // by which it is decided
-	slot    string   // see Shared.slot
-	ctx     context.Context
-	done    chan struct{} // has an element when result and err are set
-	left    atomic.Bool   // the caller has left
-	result  ratelimiter.Result
-	err     error
-	again   bool // it has no outcome yet
+	demand             // its taken and mark point to permits and own
+	setting   *setting // by which it is decided
+	slot      string   // see Shared.slot
+	ctx       context.Context
+	done      chan struct{} // has an element when it has an outcome
+	left      atomic.Bool   // the caller has left, or the outage policy decides
+	result    ratelimiter.Result
+	err       error
+	permits   int64
+	own       mark
+	toPermits *int64 // where the caller wants them
+	toMark    *mark
+	again     bool // it has no outcome yet
 }
 
 // A run is a number of equal requests.
@@ -137,6 +144,7 @@ type line struct {
 	key     string
 	waiting []*request
 	flight  flight
+	failure error // of the last attempt at the flight
 }
 
 // lines are the lines of all keys.
@@ -162,13 +170,36 @@ func (l *lines) request(ctx context.Context, q demand, n *setting, slot string) 
 		r = &request{done: make(chan struct{}, 1)}
 	}
 	r.demand, r.setting, r.slot, r.ctx, r.err, r.again = q, n, slot, ctx, nil, false
+	r.toPermits, r.toMark = q.taken, q.mark
+	if q.taken != nil {
+		r.taken = &r.permits
+	}
+	if q.mark != nil {
+		r.mark, r.own = &r.own, mark{}
+	}
+	r.left.Store(false)
 	return r
 }
 
-// recycle makes r available again. Nobody else may have it.
-func (l *lines) recycle(r *request) {
-	r.ctx = nil
+// asked returns what the caller of r asks for.
+func (r *request) asked() demand {
+	q := r.demand
+	q.taken, q.mark = r.toPermits, r.toMark
+	return q
+}
+
+// deliver returns the outcome of r, and makes r available again. Nobody else may have it.
+func (l *lines) deliver(r *request) (ratelimiter.Result, error) {
+	if r.toPermits != nil {
+		*r.toPermits = r.permits
+	}
+	if r.toMark != nil {
+		*r.toMark = r.own
+	}
+	result, err := r.result, r.err
+	r.ctx, r.toPermits, r.toMark = nil, nil, nil
 	l.requests.Put(r)
+	return result, err
 }
 
 // board adds the requests to the line of a key that has a flight, and returns nil. Otherwise it returns a new
@@ -203,6 +234,7 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x.flight.reset()
+	x.failure = nil
 	taken := 0
 	for _, r := range x.waiting {
 		if known(r) {
@@ -223,6 +255,27 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 		l.idle.Put(x)
 	}
 	return false
+}
+
+// failing records how an attempt at a call of a key has failed, for those who leave before the next one succeeds.
+func (l *lines) failing(key string, err error) {
+	s := &l.shards[shard(key)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.lines[key]; x != nil {
+		x.failure = err
+	}
+}
+
+// failure returns how the last attempt at the call of a key that is in flight has failed, or nil.
+func (l *lines) failure(key string) error {
+	s := &l.shards[shard(key)]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x := s.lines[key]; x != nil {
+		return x.failure
+	}
+	return nil
 }
 
 // putBack puts requests in front of those that wait.

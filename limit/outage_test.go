@@ -139,6 +139,24 @@ func TestOutagePolicies(t *testing.T) {
 	}
 }
 
+// TestAllowAtMostInAnOutage checks that what the policy decides of a call without a reply stays what it is when the reply comes.
+func TestAllowAtMostInAnOutage(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		l, c := withPolicy(t, rdb, GCRA{per(1, time.Hour), 3}, ratelimiter.FailOpen())
+		redistest.Must(l.Peek(t.Context(), 1))(t)
+		c.delay.Store(int64(time.Minute))
+		for i := range 10 { // so many calls without a reply are an outage
+			go func() { _, _ = l.For(string(rune('a'+i))).Allow(context.Background(), 1) }()
+		}
+		permits, r, err := l.AllowAtMost(t.Context(), 10)
+		require.NoError(t, err)
+		require.True(t, r.Granted && r.Degraded)
+		require.EqualValues(t, 10, permits)
+		time.Sleep(2 * time.Minute)
+		require.EqualValues(t, 10, permits, "the limiter itself had three")
+	})
+}
+
 // TestLocalQuotaIsTaken checks that what a local quota granted is taken from the limiter when Redis is back, once.
 func TestLocalQuotaIsTaken(t *testing.T) {
 	for kind, a := range roomy(100) {

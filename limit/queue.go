@@ -36,7 +36,7 @@ type waiter struct {
 	deadline  time.Time // zero for none
 	byContext bool      // it is that of ctx
 	due       time.Time // when it can be served, if it has been told
-	asked     bool      // it is part of the call that is in flight
+	asked     time.Time // when the call was made that is in flight and asks for it; zero if there is none
 	overdue   bool      // the deadline has passed while it was
 	ended     bool
 	done      chan struct{} // closed when ended
@@ -132,14 +132,18 @@ func (qs *queues) wait(q *queue, w *waiter) {
 			// Who is due at this very instant may still be served.
 			qs.mu.Lock()
 			w.overdue = true
-			if !w.asked && !(q.heads(w) && !q.due.After(time.Now())) {
+			if w.asked.IsZero() && !(q.heads(w) && !q.due.After(time.Now())) {
 				q.endLocked(w, ratelimiter.Result{}, nil)
 			}
 			qs.mu.Unlock()
 			timeout = nil
 		case <-w.ctx.Done():
 			qs.mu.Lock()
-			q.endLocked(w, ratelimiter.Result{}, w.ctx.Err())
+			err := w.ctx.Err()
+			if s := q.limiter; !w.asked.IsZero() {
+				err = s.left(err, w.asked, s.config.lines.failure(s.keys[0]))
+			}
+			q.endLocked(w, ratelimiter.Result{}, err)
 			qs.mu.Unlock()
 		}
 	}
@@ -205,7 +209,7 @@ func (q *queue) run(qs *queues, key string) {
 				if w.n != head.n && !(q.passed && due) || len(asked) == maxRequests {
 					break
 				}
-				w.asked = true
+				w.asked = now
 				asked = append(asked, w)
 			}
 		}
@@ -270,7 +274,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 	now, q.asked = time.Now(), now
 	for i, w := range asked {
 		r, err := outcomes[i].result, outcomes[i].err
-		w.asked = false
+		w.asked = time.Time{}
 		switch {
 		case early && permit.WasNotServed(err):
 			continue // it could not be told that it need not wait; nobody has asked for its permits yet

@@ -45,7 +45,7 @@ func (s *Shared) newCall(f *flight) call {
 }
 
 // send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
-// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one.
+// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one. ctx must not end: see lines.
 func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
 	x := s.newCall(f)
 	if x.health != nil {
@@ -53,7 +53,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 	}
 	n, keys := f.setting(), s.redisKeys(f.setting())
 	for script, requests := n.algorithm.script(), requests(f); ; {
-		if err := x.ready(ctx); err != nil {
+		if err := x.ready(); err != nil {
 			return nil, sent, err
 		}
 		f.id = x.id
@@ -72,7 +72,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			s.replied(x.health, x.open, sent, err, outage.Ran)
 		}
 		if err != nil {
-			if err := x.failed(ctx, sent, err); err != nil {
+			if err := x.failed(sent, err); err != nil {
 				return nil, sent, err
 			}
 			continue
@@ -89,10 +89,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 }
 
 // ready returns why no attempt can be made, if there is a reason.
-func (x *call) ready(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return x.left(err, x.tries.Begin, x.last)
-	}
+func (x *call) ready() error {
 	if change := x.flight.settlement(); change != nil && forgotten(change.id) {
 		return x.lost()
 	}
@@ -106,14 +103,12 @@ func (x *call) ready(ctx context.Context) error {
 
 // failed takes in the error of an attempt. It returns that of the call, or pauses and returns nil if there is to be another
 // attempt.
-func (x *call) failed(ctx context.Context, sent time.Time, err error) error {
-	if change := x.flight.settlement(); change != nil && (ctx.Err() != nil || dispatch.Classify(err) == retry.Unknown) {
+func (x *call) failed(sent time.Time, err error) error {
+	if change := x.flight.settlement(); change != nil && dispatch.Classify(err) == retry.Unknown {
 		change.id, change.begun = x.id, x.flight.begun // it may be settled again only as the same call
 	}
-	if ctx.Err() != nil {
-		return x.left(ctx.Err(), x.tries.Begin, x.last)
-	}
 	x.last = err
+	x.config.lines.failing(x.keys[0], err)
 	failure := dispatch.Failure(err)
 	again := x.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
@@ -131,7 +126,7 @@ func (x *call) failed(ctx context.Context, sent time.Time, err error) error {
 	if x.tries.Replay && x.flight.spends() && x.since == first {
 		x.since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
 	} else {
-		x.tries.Pause(ctx.Done(), nil)
+		x.tries.Pause(nil, nil)
 	}
 	return nil
 }

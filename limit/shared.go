@@ -221,14 +221,13 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 	if err := checkParts(s.now().algorithm); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	taken := new(int64) // a call that its caller has left may still write it
 	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
-		return s.ask(ctx, demand{n: n, spend: true, taken: taken})
+		return s.ask(ctx, demand{n: n, spend: true, taken: &permits})
 	})
 	if err != nil || !r.Granted {
 		return 0, r, err
 	}
-	return *taken, r, nil
+	return permits, r, nil
 }
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.

@@ -20,7 +20,8 @@ const leastWait = time.Millisecond
 // Wait blocks until n permits of l may be used, and takes them. It returns nil when they may be used.
 //
 // It returns ctx.Err() when ctx is done, and context.DeadlineExceeded as soon as it is known that the permits
-// will not be available before the deadline of ctx. Wait also returns the errors of l.
+// will not be available before the deadline of ctx. Wait also returns the errors of l: if ctx ends while a call for the permits has
+// no reply, they may have been taken, and the error of a Shared wraps ctx.Err() and ratelimiter.ErrUnavailable.
 //
 // Callers of one process that wait for the same key of a [Shared] are served first come, first served, and share calls of
 // Redis. A large request blocks those behind it, so it does not starve. If other processes take its permits, the next

@@ -206,6 +206,7 @@ func TestMain(m *testing.M) {
 		main()
 	}
 	logging.Disable()
+	nearTime = time.Hour
 	redistest.Main(m)
 }
 

@@ -234,12 +234,13 @@ func (t *target) tls(ca, cert, key string) error {
 // pingTimeout bounds the PING that checks whether a Redis can be reached.
 const pingTimeout = 2 * time.Second
 
-// readTimeout is how long a command waits for its reply.
-const readTimeout = 3 * time.Second
+// readTimeout is how long a command waits for its reply. Tests of large replies have more.
+var readTimeout = 3 * time.Second
 
 // client returns a client that asks once more and then gives up, because somebody waits for it.
 func (t *target) client() redis.UniversalClient {
-	const dial, read, retries = 2 * time.Second, readTimeout, 1
+	const dial, retries = 2 * time.Second, 1
+	read := readTimeout
 	const pool = 40 // the doctor has so many calls on their way at most
 	off := &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	if o := t.Single; o != nil {

@@ -173,6 +173,8 @@ func TestLsSorted(t *testing.T) {
 
 // TestALongName shows that a name of a megabyte does not make the other rows as long, and that JSON has the whole.
 func TestALongName(t *testing.T) {
+	defer func(d time.Duration) { readTimeout = d }(readTimeout)
+	readTimeout = time.Hour
 	l := newLive(t)
 	long := l.base + strings.Repeat("x", 1<<20)
 	l.limiter(l.base, tenAMinute)

@@ -14,10 +14,12 @@ import (
 )
 
 const (
-	nearKeys    = 50_000          // at how many keys a search for a limiter's name looks
-	nearTime    = 2 * time.Second // how long it takes at most
-	nearLongest = 300             // bytes of the names that are compared
+	nearKeys    = 50_000 // at how many keys a search for a limiter's name looks
+	nearLongest = 300    // bytes of the names that are compared
 )
+
+// nearTime is how long such a search takes at most. Tests have more.
+var nearTime = 2 * time.Second
 
 // nearLimiter returns the question whether another limiter was meant, or nothing if none that is found soon has a name like
 // this one.

@@ -13,6 +13,7 @@ import (
 // A QueueState is the state of a wait queue, for a caller outside of it.
 type QueueState struct {
 	Busy    bool      // somebody waits
+	Kept    bool      // permits that are free are kept for the first in the queue
 	Grant   time.Time // when the first in the queue can be served at the soonest, as far as that is known
 	Rate    permit.Rate
 	Changes int // that this process has made so far
@@ -26,7 +27,8 @@ func (h *Handle) State() (s QueueState) {
 	if l == nil {
 		return QueueState{Grant: time.Now()}
 	}
-	s = QueueState{Busy: l.waiters.n > 0 || l.turn != nil, Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
+	s = QueueState{Busy: l.waiters.n > 0 || l.turn != nil, Kept: l.permitsAreKeptLocked() || l.triesStandBehindLocked(),
+		Grant: l.first.grantableAt, Rate: l.rate, Changes: l.changes}
 	if s.Grant.IsZero() {
 		s.Grant = time.Now()
 	}

@@ -20,9 +20,7 @@ var keys atomic.Int64
 func Key(t testing.TB) string {
 	t.Helper()
 	name := fmt.Sprintf("%s.%06d.", strings.Map(keyRune, t.Name()), keys.Add(1))
-	if Lane() != miniLane { // miniredis ends with the bubble or the process
-		t.Cleanup(func() { deleteKeys(t, name) })
-	}
+	t.Cleanup(func() { deleteKeys(t, name) })
 	return name
 }
 
@@ -39,8 +37,15 @@ func keyRune(r rune) rune {
 // ending in a bubble or outside of one. A server that no test has started holds no keys.
 func deleteKeys(t testing.TB, name string) {
 	shared.Lock()
-	server := shared.real
+	server, mini := shared.real, shared.mini
 	shared.Unlock()
+	if mini != nil {
+		for _, key := range mini.Keys() {
+			if strings.Contains(key, name) {
+				mini.Del(key)
+			}
+		}
+	}
 	if server == nil {
 		return
 	}
