@@ -129,8 +129,8 @@ func TestReplyThatEndsEarly(t *testing.T) {
 						}
 						endingEarly("giving back", func(_ *Shared, c *caller) { c.err = c.g.Settle(ctx, 0) },
 							func(caller) int64 { return -permits }, func(c caller) int64 {
-								if c.err == nil {
-									return -permits
+								if c.err == nil { // less than one permit has come in meanwhile
+									return 1 - permits
 								}
 								return 0
 							})
@@ -139,4 +139,51 @@ func TestReplyThatEndsEarly(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestReplyOfACallThatEndsEarly breaks the connection at each byte of the replies to calls that leave together, each in a command
+// of its own. That is a failure of the connection: a call is replayed, and its permits are taken once, or without replays its caller
+// is told that Redis is unavailable.
+func TestReplyOfACallThatEndsEarly(t *testing.T) {
+	const keys = 3
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, a := t.Context(), GCRA{per(1, time.Hour), 1000}
+		for _, opts := range [][]Option{{WithSeparateCalls()}, {WithSeparateCalls(), WithoutReplay()}} {
+			failed := 0
+			for at, more := 0, true; more; at++ {
+				cutter := &redistest.Cutter{Delay: time.Millisecond}
+				mine := redistest.Peer(t, rdb, cutter.Option)
+				l := redistest.Must(NewShared(mine, redistest.Key(t), a, opts...))(t)
+				cutter.CutAt(at, func(requests [][]string) bool {
+					return len(requests) == keys && strings.HasPrefix(requests[0][0], "eval")
+				})
+				var results [keys]ratelimiter.Result
+				var errs [keys]error
+				together(keys, func(i int) {
+					r, err := l.For(fmt.Sprint(i)).Allow(ctx, 1)
+					if i >= 0 {
+						results[i], errs[i] = r, err
+					}
+				})
+				cut, matched := cutter.Cut()
+				require.True(t, matched, "cut at byte %d: no calls left together", at)
+				for i, err := range errs {
+					used := a.Burst - redistest.Must(l.For(fmt.Sprint(i)).Peek(ctx, 1))(t).Available
+					if len(opts) > 1 && err != nil {
+						failed++
+						require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "cut at byte %d", at)
+						require.LessOrEqual(t, used, int64(1), "cut at byte %d", at)
+						continue
+					}
+					require.NoError(t, err, "cut at byte %d", at)
+					require.True(t, results[i].Granted, "cut at byte %d", at)
+					require.EqualValues(t, 1, used, "cut at byte %d", at)
+				}
+				if more = cut; !more && len(opts) > 1 {
+					require.GreaterOrEqual(t, failed, at, "one or more each time")
+				}
+				require.NoError(t, mine.Close())
+			}
+		}
+	})
 }
