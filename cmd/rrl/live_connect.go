@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -99,11 +100,21 @@ func (rdb *liveRedis) reach(ctx context.Context, t *target) error {
 			first = redis.NewClient(&o)
 			defer func() { _ = first.Close() }()
 		}
-		info := func(section string) string { return first.Info(ping, section).Val() }
+		var lost error // without INFO, which an ACL may deny, it is one server; without a reply it is not known
+		info := func(section string) string {
+			text, err := first.Info(ping, section).Result()
+			if reply := redis.Error(nil); err != nil && !errors.As(err, &reply) {
+				lost = cmp.Or(lost, err)
+			}
+			return text
+		}
+		server, cluster := info("server"), info("cluster")
 		switch {
-		case strings.Contains(info("server"), "_mode:sentinel"):
+		case lost != nil:
+			return lost
+		case strings.Contains(server, "_mode:sentinel"):
 			return t.isSentinel(ping)
-		case !strings.Contains(info("cluster"), "cluster_enabled:1") || t.Single.Network == "unix" && err == nil:
+		case !strings.Contains(cluster, "cluster_enabled:1") || t.Single.Network == "unix" && err == nil:
 			return err
 		case err != nil:
 			return command.Usage("%s is a node of a cluster, which has database 0 only: leave /%d out of the URL", t.Single.Addr, t.Single.DB)

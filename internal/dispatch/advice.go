@@ -40,6 +40,9 @@ var advice = []struct{ part, what string }{
 	{"connection pool timeout", "raise PoolSize, or give slow commands a redis client of their own"},
 	{redis.ErrClosed.Error(), "close the limiters' Client before the redis client"},
 	{"WRONGTYPE", "another program, or another limiter, uses the name; choose another one"},
+	{redis.Nil.Error(), "no script replies so; in a cluster whose cluster-preferred-endpoint-type is unknown-endpoint, go-redis does not learn where the nodes are: set ip or hostname there, or ClusterSlots in the redis client's options"},
+	{"command is not allowed from script", "it rejects a command within scripts, as some serverless servers reject TIME: WithClientClock passes the time of this process; docs/production.md has the rules of such servers"},
+	{"ERR internal error", "it does not say what it could not do in a script, as a serverless server may; docs/production.md has the rules of such servers"},
 	{"DB index is out of range", "it has fewer databases; 0 is the first"},
 }
 

@@ -43,6 +43,9 @@ func TestAdvise(t *testing.T) {
 		"tls: first record does not look like a TLS handshake":               "does not speak TLS",
 		"WRONGPASS invalid username-password pair or user is disabled.":      "Username and Password",
 		"NOAUTH Authentication required.":                                    "set Password",
+		redis.Nil.Error():                                                    "ClusterSlots",
+		"ERR This Redis command is not allowed from script script: 53aa7d":   "WithClientClock",
+		"ERR internal error":                                                 "docs/production.md",
 	} {
 		err := Advise(errors.New(text))
 		require.Regexp(t, `^`+regexp.QuoteMeta(text)+` \(.*`+want+`.*\)$`, err.Error())

@@ -48,7 +48,7 @@ func (j *joins) ask(ctx context.Context) *OnceCmd {
 // hear learns from the outcome of what ask has returned.
 func (j *joins) hear(hello OnceCmd) {
 	reply, err := hello.Result()
-	if reply == nil && !isReply(err) {
+	if !whole(reply) && !isReply(err) {
 		return
 	}
 	fields := map[any]any{}

@@ -92,10 +92,13 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 	broken := last.Err() != nil && !isReply(last.Err())
 	for _, p := range parcels {
 		reply, err := p.Result()
+		if broken && !whole(reply) {
+			reply = nil
+		}
 		switch {
 		case panicked:
 			reply, err = nil, failure
-		case reply != nil && broken:
+		case broken && reply != nil:
 			err = nil
 		case reply == nil && err == nil:
 			err = failure // no connection was made, because Redis rejected it
@@ -135,6 +138,20 @@ func (l *lane) exchange(ctx context.Context, calls []*call, texts bool) (again [
 		l.took(calls, took)
 	}
 	return again
+}
+
+// whole reports whether go-redis has read a reply to its end. Of the reply in which the connection breaks it leaves a list or a map
+// that is nil, or an empty text, none of which is a nil interface.
+func whole(reply any) bool {
+	switch v := reply.(type) {
+	case []any:
+		return v != nil
+	case map[any]any:
+		return v != nil
+	case string:
+		return v != ""
+	}
+	return reply != nil
 }
 
 // elsewhere reports whether err says that a command was not executed because another node has to execute it.

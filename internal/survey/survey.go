@@ -283,6 +283,12 @@ func send(ctx context.Context, p redis.Pipeliner) (cmds []redis.Cmder, err error
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	for _, c := range cmds { // the client of a cluster returns the first error, which may be a reply while another node is lost
+		var reply redis.Error
+		if failure := c.Err(); failure != nil && !errors.As(failure, &reply) {
+			return nil, failure
+		}
+	}
 	var reply redis.Error
 	if err == nil || errors.As(err, &reply) {
 		return cmds, nil
