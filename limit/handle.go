@@ -85,7 +85,7 @@ func (c *config) handle(key string, own *setting) *Shared {
 		keys := c.redisKeys(key)
 		return &Shared{config: c, key: key, keys: keys, slot: keys[0]}
 	}
-	keys := redisKeys(c.name, key, "gcra:each", 1)
+	keys := redisKeys(c.name, key, stateName(gcraScript)+":each", 1)
 	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own.algorithm), own: own}
 }
 
