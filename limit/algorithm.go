@@ -164,20 +164,20 @@ func epochOf(id string) (e epoch) {
 
 func (e epoch) String() string { return strings.TrimRight(string(e[:]), "\x00") }
 
-// numbers parses between least and most integers separated by single spaces, and the epoch behind them, if any.
-func numbers(text string, least, most int) (list [4]int64, e epoch, ok bool) {
+// numbers parses that many integers separated by single spaces, and the epoch behind them, if any.
+func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
 	text, its, _ := strings.Cut(text, "@")
 	i := 0
 	for rest := true; rest; i++ {
 		var word string
 		word, text, rest = strings.Cut(text, " ")
 		n, err := strconv.ParseInt(word, 10, 64)
-		if err != nil || i == most {
+		if err != nil || i == count {
 			return list, e, false
 		}
 		list[i] = n
 	}
-	return list, epochOf(its), i >= least
+	return list, epochOf(its), i == count
 }
 
 // checkPermits returns an error if no call can be granted n permits, however long it waits.
@@ -201,7 +201,7 @@ func checkRange(n int64) error {
 // signature returns the name of the algorithm and its parameters, which are part of the keys.
 func signature(a Algorithm) string {
 	var b strings.Builder
-	b.WriteString(a.script().Name)
+	b.WriteString(stateName(a.script()))
 	parameters := a.parameters
 	if d, ok := a.(dated); ok {
 		parameters = d.identity

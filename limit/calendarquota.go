@@ -138,7 +138,7 @@ func (a CalendarQuota) idle() state {
 }
 
 func (a CalendarQuota) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2, 2)
+	v, e, ok := numbers(text, 2)
 	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1], epoch: e}, ok
 }
 

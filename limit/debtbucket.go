@@ -49,16 +49,13 @@ func (a DebtBucket) parameters() []any {
 func (a DebtBucket) reserves() bool { return false }
 func (a DebtBucket) idle() state    { return a.unused() }
 func (a DebtBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 1, 4)
+	v, e, ok := numbers(text, 6)
 	s := a.unused()
-	s.us, s.part, s.owedAt, s.given, s.epoch = v[0], min(v[1], s.flow-1), v[2], min(v[3], maxExact), e
-	if s.owedAt > 0 {
-		s.us = min(s.us, s.owedAt+maxExact/s.flow)
-	}
-	return s, ok
+	s.at, s.ahead, s.given, s.changed, s.its, s.epoch = v[0], v[1], v[2], v[3], pace{v[4], v[5]}, e
+	return s, ok && s.its.flow > 0 && s.its.cost > 0
 }
 func (a DebtBucket) unused() *gcra {
 	p := a.pace()
-	return &gcra{arrival: newArrival(p, a.Burst), debt: a.Debt * p.cost}
+	return &gcra{backlog: newBacklog(p, a.Burst), debt: a.Debt * p.cost}
 }
 func (a DebtBucket) pace() pace { return onlyPace(paceOf(a.Rate, a.Burst+a.Debt)) }

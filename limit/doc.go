@@ -24,7 +24,7 @@
 // Allow never waits; the functions [Wait] and [WaitTimeout] do. A ratelimiter.RateLimiter is
 // a [Limiter] too.
 //
-// Which one? [GCRA] if in doubt: it stores one number a key and allows bursts. [SlidingLog] if no window may hold more
+// Which one? [GCRA] if in doubt: it stores a few numbers a key and allows bursts. [SlidingLog] if no window may hold more
 // than the rate. [CalendarQuota] for so many calls in a day or month. [LeakyQueue] for an even flow. The comment of
 // each type describes its model, its bound, which [Bound] returns, what it does not promise, and its source:
 //
@@ -35,7 +35,7 @@
 //	IntervalBucket   a token bucket that is refilled in steps
 //	TokenBucket      a token bucket that is refilled continuously
 //	DebtBucket       a TokenBucket that one call may overdraw; the next call waits until it is even
-//	GCRA             the leaky bucket as a meter; its state is one instant
+//	GCRA             the leaky bucket as a meter; its state is what has not flowed out
 //	LeakyQueue       the leaky bucket as a queue: an even outflow, and known waits
 //	SmoothBursty     Guava's RateLimiter.create(rate)
 //	SmoothWarmingUp  Guava's RateLimiter.create(rate, warmup)

@@ -49,27 +49,44 @@ func (a FixedWindow) idle() state {
 	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
 }
 func (a FixedWindow) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2, 3)
-	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], count: v[1], base: v[2], epoch: e}, ok
+	v, e, ok := numbers(text, 4)
+	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], count: v[1], base: v[2], length: v[3], epoch: e}, ok
 }
 
 type fixedWindow struct {
 	permits, interval int64
 	start, count      int64
 	base              int64 // how many of count were granted no later than at start
+	length            int64 // the interval of the limiter that has granted the last of it
+	far               int64 // when it ends for that limiter
 	epoch             epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the window begins again and
-// keeps its count.
+// keeps its count. A window of a limiter with a longer interval does not end early: each interval of this one brings as many permits as
+// it grants in one.
 func (s fixedWindow) seen(now int64, id epoch) (next fixedWindow, back bool) {
 	if back = now < s.start; back {
 		s.start, s.base, s.epoch = now, s.count, id
 	}
-	if now >= s.start+s.interval || s.count == 0 {
-		s.start, s.count, s.base, s.epoch = now, 0, 0, id
+	ends := (now - s.start) / s.interval
+	s.far = s.start + s.length
+	if now < s.far && ends > 0 { // the window is one of another limiter
+		s.count = max(0, s.count-times(ends, s.permits))
+		s.start, s.base, s.epoch, ends = s.start+ends*s.interval, s.count, id, 0
+	}
+	if ends > 0 || s.count == 0 {
+		s.start, s.count, s.base, s.length, s.epoch = now, 0, 0, s.interval, id
 	}
 	return s, back
+}
+
+// until returns the instant at which the window has granted no more than that many.
+func (s *fixedWindow) until(count int64) int64 {
+	if s.length <= s.interval {
+		return s.start + s.interval
+	}
+	return min(plus(s.start, times(ceilDiv(s.count-count, s.permits), s.interval)), s.far)
 }
 
 // counts counts that many permits, which were taken at an instant. The next window must begin no earlier than an interval
@@ -77,6 +94,7 @@ func (s fixedWindow) seen(now int64, id epoch) (next fixedWindow, back bool) {
 // begins now.
 func (s *fixedWindow) counts(now, taken, by int64) {
 	before := s.count
+	s.length = s.interval
 	s.count = min(max(0, s.count+by), maxPermits)
 	if taken <= s.start {
 		s.base += s.count - before
@@ -93,6 +111,8 @@ func (s *fixedWindow) settle(now int64, id epoch, x *settlement) {
 		next.counts(now, now, x.by)
 	case x.mark.of(next.epoch):
 		next.counts(now, x.mark.taken, x.by)
+	default:
+		next.length = s.interval
 	}
 	*s = next
 }
@@ -108,14 +128,14 @@ func (s *fixedWindow) take(q demand, id epoch) decision {
 	next, back := s.seen(q.now, id)
 	d := decision{granted: next.count+q.n <= s.permits}
 	if !d.granted {
-		d.wait = next.start + s.interval - q.now
+		d.wait = next.until(s.permits-q.n) - q.now
 	} else if q.spend {
 		next.counts(q.now, q.now, q.n)
 		q.marks(mark{epoch: next.epoch, taken: q.now})
 	}
 	d.remaining = max(0, s.permits-next.count)
 	if next.count > 0 {
-		d.reset = next.start + s.interval - q.now
+		d.reset = next.until(0) - q.now
 	}
 	if q.spend && (d.granted || back) {
 		*s = next

@@ -46,9 +46,9 @@ const (
 // parameters back until the next new one begins. Each process reports a change once, by an event of kind
 // ratelimiter.RateChanged.
 //
-// After a change no more than the new Bound is granted. What KeepSpent means for each algorithm is in docs/algorithms.md:
-// counts are compared with the new limit; the time until all that was granted has flowed out stays the same, up to that of a full
-// bucket; tokens are cut to the new burst. A [Grant] from before a change gives nothing back when it is settled.
+// After a change no more than the new Bound is granted, and while processes with the old and the new parameters take turns no more
+// than by the largest of both. What KeepSpent means for each algorithm is in docs/algorithms.md: counts are compared with the new limit, and
+// what was granted comes back as it was granted. A [Grant] from before a change gives nothing back when it is settled.
 //
 // The first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
 // CalendarQuota with another calendar. The parameters are in the key "limit2:{NAME}:parameters", which Redis deletes after

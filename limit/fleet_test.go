@@ -87,13 +87,13 @@ func changes() map[string]struct {
 		"sliding counter": {SlidingCounter{per(100, minute)}, SlidingCounter{per(2, minute)}, 0, 2},
 		"calendar quota": {CalendarQuota{Permits: 100, Per: Day, Location: utc},
 			CalendarQuota{Permits: 2, Per: Day, Location: utc}, 0, 2},
-		// What is left is cut to the new burst.
-		"interval bucket": {IntervalBucket{per(100, minute), 100}, IntervalBucket{per(2, minute), 2}, 2, 2},
-		// The 50 permits are half a minute, in which one of the new ones comes in.
-		"token bucket": {TokenBucket{per(100, minute), 100}, TokenBucket{per(2, minute), 2}, 1, 2},
-		"gcra":         {GCRA{per(100, minute), 100}, GCRA{per(2, minute), 2}, 1, 2},
-		"leaky queue":  {LeakyQueue{per(100, minute), 100}, LeakyQueue{per(2, minute), 2}, 1, 2},
-		"debt bucket":  {DebtBucket{per(100, minute), 50, 50}, DebtBucket{per(2, minute), 1, 1}, 1, 2},
+		// 50 permits lack, until the old rate has brought them.
+		"interval bucket": {IntervalBucket{per(100, minute), 100}, IntervalBucket{per(2, minute), 2}, 0, 2},
+		"token bucket":    {TokenBucket{per(100, minute), 100}, TokenBucket{per(2, minute), 2}, 0, 2},
+		"gcra":            {GCRA{per(100, minute), 100}, GCRA{per(2, minute), 2}, 0, 2},
+		"debt bucket":     {DebtBucket{per(100, minute), 50, 50}, DebtBucket{per(2, minute), 1, 1}, 0, 2},
+		// The next turn is in half a minute.
+		"leaky queue": {LeakyQueue{per(100, minute), 100}, LeakyQueue{per(2, minute), 2}, 1, 2},
 		// They grant the turns of the next hour: two that are stored, one in advance, and two a minute.
 		"smooth bursty":     {SmoothBursty{100. / 60, minute}, SmoothBursty{2. / 60, minute}, 4, 4},
 		"smooth warming up": {SmoothWarmingUp{PermitsPerSecond: 100. / 60, Warmup: minute}, SmoothWarmingUp{PermitsPerSecond: 2. / 60, Warmup: minute}, 4, 4},
@@ -195,7 +195,7 @@ func TestNoPingPong(t *testing.T) {
 			_, text := recordOf(a.config.now())
 			require.Equal(t, text, rdb.Get(t.Context(), recordKey(name)).Val(), "it is written anew")
 		}
-		require.Equal(t, "limit2:"+name+":{user}:fixed_window:fleet:"+a.config.now().generation, a.For("user").Keys()[0])
+		require.Equal(t, "limit2:"+name+":{user}:fixed_window2:fleet:"+a.config.now().generation, a.For("user").Keys()[0])
 		ttl := rdb.PTTL(t.Context(), recordKey(name)).Val()
 		require.Greater(t, ttl, recordFor-11*time.Second)
 	})
@@ -247,7 +247,7 @@ func TestWaitersFollow(t *testing.T) {
 		all.Wait()
 		require.Equal(t, []error{nil, nil, nil}, errs[:3])
 		require.ErrorIs(t, errs[3], ratelimiter.ErrPermitsExceedRate)
-		for i, most := range []time.Duration{time.Minute, time.Minute, 2 * time.Minute} {
+		for i, most := range []time.Duration{2 * time.Minute, 3 * time.Minute, 3 * time.Minute} {
 			require.InDelta(t, most, served[i], float64(time.Second), "waiter %d", i)
 		}
 	})

@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"math"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -10,8 +11,7 @@ import (
 )
 
 // A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or rejects and delays no
-// call. It remembers the theoretical arrival time, which is the instant at which all permits that it granted
-// would have flowed out at the rate.
+// call. It remembers what it has granted that would not have flowed out yet at the rate, as of the last grant.
 //
 // Bound: Burst + Rate × window, rounded down, in any window. A [TokenBucket] is the same limiter by another name: the two
 // share their permits if their names, rates and bursts are equal.
@@ -40,77 +40,84 @@ func (a GCRA) stored(text string) (state, bool) { return a.bucket().stored(text)
 // bucket returns the bucket that lends nothing, which a is.
 func (a GCRA) bucket() DebtBucket { return DebtBucket{Rate: a.Rate, Burst: a.Burst} }
 
-// An arrival is the instant us + part/flow, in µs, at which all that was granted has flowed out.
-type arrival struct {
+// A backlog is what was granted and has not flowed out yet, in parts.
+type backlog struct {
 	pace
-	full     int64
-	us, part int64
-	owedAt   int64 // when more than a full bucket was ahead, because a grant was settled or went into debt; 0 otherwise
+	full  int64
+	at    int64 // when it was that much
+	ahead int64 // in parts of its own
+	its   pace  // by which it flows out: that of the last grant
 }
 
-func newArrival(p pace, permits int64) arrival {
-	return arrival{pace: p, full: permits * p.cost}
+func newBacklog(p pace, permits int64) backlog {
+	return backlog{pace: p, its: p, full: permits * p.cost}
 }
 
-// see makes s the arrival as of now, and returns how many parts have not flowed out yet, and whether the clock was put back.
-func (s *arrival) see(now int64) (ahead int64, back bool) {
-	if s.us < now {
-		s.us, s.part = now, 0
+// see makes s the backlog as of now, and reports whether the clock was put back: then what has not flowed out stays the same.
+func (s *backlog) see(now int64) (back bool) {
+	back = now < s.at
+	s.ahead = max(0, s.ahead-times(max(0, now-s.at), s.its.flow))
+	s.at = now
+	return back
+}
+
+// put makes s that many parts of the size and the flow that this limiter has.
+func (s *backlog) put(ahead int64) { s.ahead, s.its = ahead, s.pace }
+
+// reset returns how long it is until all has flowed out.
+func (s *backlog) reset() int64 { return ceilDiv(s.ahead, s.its.flow) }
+
+// restated returns parts × to / from, rounded up, and no more than maxExact. The script has the same arithmetic.
+func restated(parts, to, from int64) int64 {
+	if to == from {
+		return parts
 	}
-	if s.owedAt > 0 {
-		if back = now < s.owedAt; back {
-			s.us -= s.owedAt - now // what is owed stays the same
-		}
-	} else if back = s.us-now > ceilDiv(s.full+s.flow, s.flow); back {
-		// More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
-		most := s.full + s.flow - 1
-		s.us, s.part = now+most/s.flow, most%s.flow
+	product := float64(parts) * float64(to)
+	if product <= 2*maxExact {
+		return min(ceilDiv(parts*to, from), maxExact)
 	}
-	ahead = (s.us-now)*s.flow + s.part
-	s.note(now, ahead)
-	return ahead, back
-}
-
-// note remembers as of now whether more than a full bucket is ahead.
-func (s *arrival) note(now, ahead int64) {
-	s.owedAt = 0
-	if ahead > s.full+s.flow-1 {
-		s.owedAt = now
-	}
-}
-
-// put puts s that many parts ahead of now.
-func (s *arrival) put(now, ahead int64) {
-	s.us, s.part = now+ahead/s.flow, ahead%s.flow
-	s.note(now, ahead)
+	return int64(min(math.Ceil(float64(product/float64(from))*(1+1./(1<<50))), maxExact))
 }
 
 // A gcra is the state of a GCRA, a TokenBucket or, with a debt, a DebtBucket.
 type gcra struct {
-	arrival
-	debt  int64
-	given int64 // µs of what flowed out that were given back
-	epoch epoch
+	backlog
+	debt    int64
+	given   int64 // µs of what flowed out that were given back
+	changed int64 // since when the backlog has its pace, if it had another before, or the clock was put back
+	epoch   epoch
 }
 
-// see is arrival.see for the call of that id.
+// see is backlog.see for the call of that id. It returns what is ahead in the parts of this limiter.
 func (s *gcra) see(now int64, id epoch) (ahead int64, back bool) {
-	ahead, back = s.arrival.see(now)
-	if back || ahead == 0 {
-		s.given, s.epoch = 0, id
+	back = s.backlog.see(now)
+	switch ahead = restated(s.ahead, s.cost, s.its.cost); {
+	case back || s.its != s.pace: // what has come in for a grant can no longer be told
+		s.given, s.epoch, s.changed = 0, id, now
+	case ahead == 0:
+		s.given, s.epoch, s.changed = 0, id, 0
 	}
 	return ahead, back
+}
+
+// until returns how long it is until no more than that is ahead, in the parts of this limiter, where more is.
+func (s *gcra) until(most int64) int64 {
+	its, _ := mulDiv(most, s.its.cost, s.cost)
+	return max(1, ceilDiv(s.ahead-its, s.its.flow))
 }
 
 func (s *gcra) settle(now int64, id epoch, x *settlement) {
 	next := *s
 	ahead, _ := next.see(now, id)
 	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), maxExact)
-	next.put(now, ahead)
+	next.put(ahead)
 	*s = next
 }
 
 func (s *gcra) markOf(earliest, n int64) mark {
+	if s.its != s.pace || s.changed > earliest {
+		return mark{}
+	}
 	return mark{epoch: s.epoch, from: earliest, owed: n * s.cost, given: s.given}
 }
 
@@ -122,16 +129,16 @@ func (s *gcra) take(q demand, id epoch) decision {
 	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
 	d := decision{granted: least <= room}
 	if !d.granted {
-		d.wait = ceilDiv(least-room, s.flow)
+		d.wait = next.until(s.full + s.flow - 1 - least)
 	} else if q.spend {
 		ahead, room = ahead+need, room-need
-		next.put(q.now, ahead)
+		next.put(ahead)
 		q.marks(mark{epoch: next.epoch, from: q.now, owed: ahead, given: next.given})
 	}
 	if room >= 0 {
 		d.remaining = (min(room, s.full) + s.debt) / s.cost
 	}
-	d.reset = ceilDiv(ahead, s.flow)
+	d.reset = next.reset()
 	if q.spend && (d.granted || back) {
 		*s = next
 	}

@@ -29,8 +29,10 @@ func (s *Shared) For(key string) *Shared {
 //	}
 //	fmt.Println(result.Granted, result.Available)
 //
-// All such handles of a key count together, whatever their parameters, but not with calls without With. When a tenant gets
-// another rate, the time until all that it was granted has flowed out stays the same, but for no more than a full bucket.
+// All such handles of a key count together, whatever their parameters, but not with calls without With. What a key was granted flows out
+// at the rate of its last grant, until a handle with another rate is granted permits of it. Handles that are used in turns are granted no
+// more together than one would be that has the largest of their bursts and the largest of their rates; a rejection changes nothing. A
+// [Grant] gives nothing back when it is settled after a grant at another rate.
 // Where calls of one key alternate between rates, what is known of a rejection by one may reject up to a second longer than
 // what the other has left requires.
 //
@@ -85,7 +87,7 @@ func (c *config) handle(key string, own *setting) *Shared {
 		keys := c.redisKeys(key)
 		return &Shared{config: c, key: key, keys: keys, slot: keys[0]}
 	}
-	keys := redisKeys(c.name, key, "gcra:each", 1)
+	keys := redisKeys(c.name, key, stateName(gcraScript)+":each", 1)
 	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own.algorithm), own: own}
 }
 

@@ -28,10 +28,10 @@ func TestForAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.For("user") }))
 	require.Same(t, l.For("user"), l.For("us"+string([]byte("er"))))
 	tenant := l.For("user").With(a)
-	require.Equal(t, []string{"limit2:x:{user}:gcra:each"}, tenant.Keys())
+	require.Equal(t, []string{"limit2:x:{user}:gcra2:each"}, tenant.Keys())
 	require.Same(t, tenant, l.With(TokenBucket(a)).For("user"))
 	for i := range 20000 {
-		require.Equal(t, fmt.Sprintf("limit2:x:{%d}:gcra:each", i), l.With(GCRA{Rate: per1(int64(i%3000 + 1)), Burst: 20}).For(fmt.Sprint(i)).Keys()[0])
+		require.Equal(t, fmt.Sprintf("limit2:x:{%d}:gcra2:each", i), l.With(GCRA{Rate: per1(int64(i%3000 + 1)), Burst: 20}).For(fmt.Sprint(i)).Keys()[0])
 	}
 	long := strings.Repeat("k", 1000)
 	require.NotSame(t, l.For(long), l.For(long), "a forged key is not kept")
@@ -63,9 +63,9 @@ func TestWith(t *testing.T) {
 		require.Equal(t, ratelimiter.Result{Granted: true, Reset: time.Second}, allow(at("small", 10, 10), 10))
 		require.Equal(t, ratelimiter.Result{Wait: 100 * time.Millisecond, Reset: time.Second}, allow(at("small", 10, 10), 1))
 		require.Equal(t, ratelimiter.Result{Granted: true, Available: 90, Reset: 100 * time.Millisecond}, allow(at("large", 100, 100), 10))
-		// The bucket of a second is empty at any rate of that burst; what is known of the old rate does not reject at the new one.
+		// What is known of a smaller burst does not reject at the larger one.
 		require.Equal(t, ratelimiter.Result{Granted: true, Available: 10, Reset: 2 * time.Second}, allow(at("small", 10, 30), 10))
-		require.Equal(t, ratelimiter.Result{Wait: 50 * time.Millisecond, Reset: time.Second}, allow(at("small", 20, 20), 1), "no more than a full bucket is ahead")
+		require.Equal(t, ratelimiter.Result{Wait: 100 * time.Millisecond, Reset: 2 * time.Second}, allow(at("small", 20, 20), 1), "20 permits lack, and come in as they were taken")
 		time.Sleep(2 * time.Second)
 		require.Equal(t, ratelimiter.Result{Granted: true, Available: 10, Reset: 500 * time.Millisecond}, allow(at("small", 20, 20), 10))
 		require.True(t, allow(l.For("small"), 1).Granted, "calls without With count apart")

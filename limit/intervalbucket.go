@@ -50,44 +50,59 @@ func (a IntervalBucket) parameters() []any {
 }
 func (a IntervalBucket) reserves() bool { return false }
 func (a IntervalBucket) idle() state {
-	return &intervalBucket{permits: a.Rate.Permits, interval: microsOf(a.Rate), capacity: a.Burst, left: a.Burst}
+	return a.unused()
 }
 func (a IntervalBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2, 4)
-	s := &intervalBucket{permits: a.Rate.Permits, interval: microsOf(a.Rate), capacity: a.Burst, begun: v[0], epoch: e}
-	s.left = max(s.least(), min(a.Burst, v[1]))
-	s.base, s.given = min(v[2], s.capacity-s.left), min(v[3], maxExact)
-	return s, ok
+	v, e, ok := numbers(text, 6)
+	s := a.unused()
+	s.begun, s.lack, s.base, s.given, s.its, s.epoch = v[0], v[1], min(v[2], v[1]), v[3], steps{v[4], v[5]}, e
+	return s, ok && s.its.permits > 0 && s.its.interval > 0
+}
+func (a IntervalBucket) unused() *intervalBucket {
+	own := steps{a.Rate.Permits, microsOf(a.Rate)}
+	return &intervalBucket{steps: own, its: own, capacity: a.Burst}
 }
 
+// steps are the permits that come in at the end of each interval.
+type steps struct{ permits, interval int64 }
+
 type intervalBucket struct {
-	permits, interval, capacity int64
-	begun, left                 int64
-	base                        int64 // how many of those that lack were taken no later than at begun
-	given                       int64 // how many were given back
-	epoch                       epoch
+	steps
+	capacity    int64
+	begun, lack int64
+	base        int64 // how many of those that lack were taken no later than at begun
+	given       int64 // how many were given back
+	its         steps // in which those that lack come in: those of the last grant
+	epoch       epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the interval begins again.
 func (s intervalBucket) seen(now int64, id epoch) (next intervalBucket, back bool) {
 	if back = now < s.begun; back {
-		s.begun, s.base, s.given, s.epoch = now, s.capacity-s.left, 0, id
+		s.begun, s.base, s.given, s.epoch = now, s.lack, 0, id
 	}
-	if ends := (now - s.begun) / s.interval; ends >= ceilDiv(s.capacity-s.left, s.permits) {
-		s.begun, s.left, s.base, s.given, s.epoch = now, s.capacity, 0, 0, id
+	if ends := (now - s.begun) / s.its.interval; ends >= ceilDiv(s.lack, s.its.permits) {
+		s.begun, s.lack, s.base, s.given, s.epoch = now, 0, 0, 0, id
 	} else if ends > 0 {
-		s.begun, s.left = s.begun+ends*s.interval, s.left+ends*s.permits
-		s.base = s.capacity - s.left
+		s.begun, s.lack = s.begun+ends*s.its.interval, s.lack-ends*s.its.permits
+		s.base = s.lack
 	}
 	return s, back
 }
 
-// spend takes that many permits, or fewer if the bucket would owe more than it can.
+// own makes the steps those of this limiter, for the call of that id. An interval of them begins with its first grant.
+func (s *intervalBucket) own(now int64, id epoch) {
+	if s.its != s.steps {
+		s.begun, s.base, s.given, s.its, s.epoch = now, s.lack, 0, s.steps, id
+	}
+}
+
+// spend takes that many permits, or fewer if the bucket would lack more than it can.
 func (s *intervalBucket) spend(now, n int64) {
-	before := s.left
-	s.left = max(s.least(), s.left-n)
+	before := s.lack
+	s.lack = min(s.most(), s.lack+n)
 	if now == s.begun {
-		s.base += before - s.left
+		s.base += max(0, s.lack-before)
 	}
 }
 
@@ -98,34 +113,36 @@ func (s *intervalBucket) spend(now, n int64) {
 func (s *intervalBucket) giveBack(now, n int64, x *settlement) {
 	m := &x.mark
 	left := m.owed - min(s.given-m.given, m.owed-x.permits) - times(max(0, now-m.from)/s.interval, s.permits)
-	n = max(0, min(n, left, s.capacity-s.left))
-	s.left, s.given = s.left+n, s.given+n
+	n = max(0, min(n, left, s.lack))
+	s.lack, s.given = s.lack-n, s.given+n
 	if m.taken <= s.begun {
 		s.base -= n
 	}
 	if s.base <= 0 {
-		s.begun, s.base = now, s.capacity-s.left
+		s.begun, s.base = now, s.lack
 	}
 }
 
-// least returns how few may be left, so that the bucket fills in time.
-func (s *intervalBucket) least() int64 {
-	return max(-maxPermits, s.capacity-times(maxExact/s.interval, s.permits))
+// most returns how many may lack, so that the bucket fills in time.
+func (s *intervalBucket) most() int64 {
+	return min(s.capacity+maxPermits, times(maxExact/s.interval, s.permits))
 }
 
 func (s *intervalBucket) settle(now int64, id epoch, x *settlement) {
 	next, _ := s.seen(now, id)
+	next.own(now, id)
 	switch {
 	case x.by > 0:
 		next.spend(now, x.by)
 	case x.mark.of(next.epoch):
 		next.giveBack(now, -x.by, x)
 	}
+	next.lack = min(next.lack, next.most())
 	*s = next
 }
 
 func (s *intervalBucket) markOf(earliest, n int64) mark {
-	if s.begun > earliest {
+	if s.begun > earliest || s.its != s.steps {
 		return mark{}
 	}
 	return mark{epoch: s.epoch, taken: earliest, from: s.begun, owed: n, given: s.given}
@@ -133,16 +150,17 @@ func (s *intervalBucket) markOf(earliest, n int64) mark {
 
 func (s *intervalBucket) take(q demand, id epoch) decision {
 	next, back := s.seen(q.now, id)
-	d := decision{granted: q.n <= next.left}
+	d := decision{granted: next.lack+q.n <= s.capacity}
 	if !d.granted {
-		d.wait = next.until(q.n) - q.now
+		d.wait = next.until(s.capacity-q.n) - q.now
 	} else if q.spend {
+		next.own(q.now, id)
 		next.spend(q.now, q.n)
-		q.marks(mark{epoch: next.epoch, taken: q.now, from: next.begun, owed: s.capacity - next.left, given: next.given})
+		q.marks(mark{epoch: next.epoch, taken: q.now, from: next.begun, owed: next.lack, given: next.given})
 	}
-	d.remaining = max(0, next.left)
-	if next.left < s.capacity {
-		d.reset = next.until(s.capacity) - q.now
+	d.remaining = max(0, s.capacity-next.lack)
+	if next.lack > 0 {
+		d.reset = next.until(0) - q.now
 	}
 	if q.spend && (d.granted || back) {
 		*s = next
@@ -150,7 +168,7 @@ func (s *intervalBucket) take(q demand, id epoch) decision {
 	return d
 }
 
-// until returns the instant at which that many are left if none are taken.
-func (s *intervalBucket) until(left int64) int64 {
-	return s.begun + ceilDiv(left-s.left, s.permits)*s.interval
+// until returns the instant at which no more than that many lack if none are taken.
+func (s *intervalBucket) until(lack int64) int64 {
+	return s.begun + ceilDiv(s.lack-lack, s.its.permits)*s.its.interval
 }

@@ -2,11 +2,25 @@
 
 package limit
 
-import "strings"
+import (
+	"strings"
 
-// layout is part of the Redis keys and is raised when the state that they hold is written in another way, so that
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+)
+
+// layout is part of the Redis keys and is raised when all of what they hold is written in another way, so that
 // processes of the old and the new version do not read each other's.
 const layout = "limit2"
+
+// stateName returns what stands for a script in the Redis keys: its name, and after it which way of writing the state it is, if it is not
+// the first one of the layout. Processes of a version that writes it in another way do not read it.
+func stateName(s *dispatch.Script) string {
+	switch s {
+	case calendarQuotaScript, smoothScript:
+		return s.Name
+	}
+	return s.Name + "2"
+}
 
 // redisKeys returns the Redis keys of the limiter of one key.
 func (c *config) redisKeys(key string) []string {

@@ -37,13 +37,13 @@ func TestKeys(t *testing.T) {
 	a := GCRA{per(10, time.Second), 20}
 	require.Equal(t, signature(a), signature(TokenBucket(a)))
 	require.NotEqual(t, signature(a), signature(DebtBucket{a.Rate, a.Burst, 1}))
-	require.Equal(t, []string{"limit2:{api}:gcra:1:100000:2000000:0"}, redisKeys("api", "", signature(a), 1))
-	require.Equal(t, []string{"limit2:{api}:sliding_log:1:1000000", "limit2:{api}:sliding_log:1:1000000:grants"},
+	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, redisKeys("api", "", signature(a), 1))
+	require.Equal(t, []string{"limit2:{api}:sliding_log2:1:1000000", "limit2:{api}:sliding_log2:1:1000000:grants"},
 		redisKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
 	l := redistest.Must(NewShared(&redis.Client{}, "api", a))(t)
 	require.Equal(t, redisKeys("api", "v", signature(a), 1), l.For("u").For("v").Keys())
 	require.Equal(t, redisKeys("api", "", signature(a), 1), l.For("u").For("").Keys())
-	require.Equal(t, "limit2:api:{user 42}:gcra:1:100000:2000000:0", redisKeys("api", "user 42", signature(a), 1)[0])
+	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", redisKeys("api", "user 42", signature(a), 1)[0])
 	require.Equal(t, redistest.HashTag(redisKeys("api", "u", "x", 1)[0]), redistest.HashTag(redisKeys("other", "u", "y", 1)[0]),
 		"all limiters of a key share its slot")
 }

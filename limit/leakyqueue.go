@@ -43,21 +43,22 @@ func (a LeakyQueue) check() error             { return checkPace(a.Rate, "Capaci
 func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
 func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
 func (a LeakyQueue) reserves() bool           { return true }
-func (a LeakyQueue) idle() state              { return &leakyQueue{newArrival(a.pace(), a.Capacity)} }
+func (a LeakyQueue) idle() state              { return &leakyQueue{newBacklog(a.pace(), a.Capacity)} }
 func (a LeakyQueue) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 1, 2)
-	s := newArrival(a.pace(), a.Capacity)
-	s.us, s.part = v[0], min(v[1], s.flow-1)
-	return &leakyQueue{s}, ok
+	v, _, ok := numbers(text, 3)
+	s := newBacklog(a.pace(), a.Capacity)
+	s.at, s.ahead, s.its.flow = v[0], v[1], v[2]
+	return &leakyQueue{s}, ok && s.its.flow > 0
 }
 func (a LeakyQueue) pace() pace { return onlyPace(paceOf(a.Rate, a.Capacity)) }
 
-type leakyQueue struct{ arrival }
+type leakyQueue struct{ backlog }
 
 func (s *leakyQueue) take(q demand, _ epoch) decision {
-	next := s.arrival
-	ahead, back := next.see(q.now)
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead // as in gcra.take
+	next := s.backlog
+	back := next.see(q.now)
+	ahead := restated(next.ahead, s.flow, next.its.flow) // all has flowed out at the same instant
+	need, room := q.n*s.cost, s.full+s.flow-1-ahead      // as in gcra.take
 	// Less than a microsecond is no wait: callers, who wait for whole ones, would lose the rest each time.
 	turn := ahead / s.flow
 	d := decision{granted: need <= room && turn <= q.atMost, wait: turn}
@@ -69,14 +70,14 @@ func (s *leakyQueue) take(q demand, _ epoch) decision {
 		}
 	} else if q.spend {
 		ahead, room = ahead+need, room-need
-		next.put(q.now, ahead)
+		next.put(ahead)
 	}
 	if ahead/s.flow <= q.atMost {
 		d.remaining = min(max(0, room), s.full) / s.cost
 	}
-	d.reset = ceilDiv(ahead, s.flow)
+	d.reset = next.reset()
 	if q.spend && (d.granted || back) {
-		s.arrival = next
+		s.backlog = next
 	}
 	return d
 }

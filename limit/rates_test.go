@@ -114,8 +114,8 @@ func TestCounterIsExact(t *testing.T) {
 			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
 				func(c *config) { c.clock = func() time.Time { return time.UnixMicro(now) } })
 			require.NoError(t, err)
-			require.NoError(t, rdb.Set(ctx, l.keys[0], fmt.Sprint(start, 0, count), 0).Err())
-			local := &slidingCounter{permits: permits, interval: interval, start: start, previous: count}
+			require.NoError(t, rdb.Set(ctx, l.keys[0], fmt.Sprint(start, 0, count, interval), 0).Err())
+			local := &slidingCounter{permits: permits, interval: interval, length: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := demand{now: now, n: n}
 				got := redistest.Must(l.ask(ctx, q))(t)
@@ -135,7 +135,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		redistest.Must(l.Allow(ctx, 1))(t)
 		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.keys[0], 0, -1).Err())
 		const last = 1<<50 - 1_000_000
-		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1", int64(last))}).Err())
+		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1:1000", int64(last))}).Err())
 		local := a.idle()
 		local.take(demand{now: now.UnixMicro(), n: 1, spend: true}, epoch{})
 		for i := range 60 {

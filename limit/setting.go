@@ -37,7 +37,7 @@ func fleetSignature(n *setting) string {
 	if _, ok := n.algorithm.(dated); ok {
 		return signature(n.algorithm) + ":fleet"
 	}
-	return n.algorithm.script().Name + ":fleet"
+	return stateName(n.algorithm.script()) + ":fleet"
 }
 
 // A record is what Redis has about the parameters in force.

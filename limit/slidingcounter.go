@@ -55,16 +55,18 @@ func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript 
 func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
 func (a SlidingCounter) reserves() bool           { return false }
 func (a SlidingCounter) idle() state {
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
+	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), length: microsOf(a.Rate)}
 }
 func (a SlidingCounter) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 3, 3)
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], current: v[1], previous: v[2], epoch: e}, ok
+	v, e, ok := numbers(text, 4)
+	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], current: v[1], previous: v[2], length: v[3], epoch: e}, ok && v[3] > 0
 }
 
 type slidingCounter struct {
 	permits, interval        int64
 	start, current, previous int64
+	length                   int64 // of a window: the interval of the limiter that was granted the last permits
+	far                      int64 // when a longer window of another limiter no longer counts
 	epoch                    epoch
 }
 
@@ -75,18 +77,43 @@ func (s slidingCounter) seen(now int64, id epoch) (next slidingCounter, back boo
 	if s.current == 0 && s.previous == 0 || back {
 		s.start, s.epoch = now, id
 	}
-	switch (now - s.start) / s.interval {
-	case 0:
-	case 1:
-		s.start, s.current, s.previous = s.start+s.interval, 0, s.current
-	default:
-		s.start, s.current, s.previous, s.epoch = now, 0, 0, id
-	}
 	return s, back
+}
+
+// own makes the windows those of this limiter, for the call of that id at now. What was granted in windows of another length comes back as
+// in these, as far as they are longer, or in each interval of this limiter as many permits as it grants in one, whichever is sooner.
+func (s *slidingCounter) own(now int64, id epoch) {
+	if s.length == s.interval {
+		switch (now - s.start) / s.interval {
+		case 0:
+		case 1:
+			s.start, s.current, s.previous = s.start+s.interval, 0, s.current
+		default:
+			s.start, s.current, s.previous, s.epoch = now, 0, 0, id
+		}
+		return
+	}
+	longest, passed, used := max(s.interval, s.length), now-s.start, int64(0)
+	if passed < longest {
+		share, _ := mulDiv(s.previous, longest-passed, longest)
+		used = s.current + min(s.previous, share+1)
+	} else if passed < 2*longest {
+		share, _ := mulDiv(s.current, 2*longest-passed, longest)
+		used = min(s.current, share+1)
+	}
+	ends := passed / s.interval
+	used = min(used, max(0, s.current+s.previous-times(ends, s.permits)), maxPermits)
+	s.far = s.start + 2*longest
+	s.start += ends * s.interval
+	if used == 0 {
+		s.start = now
+	}
+	s.current, s.previous, s.length, s.epoch = used, 0, s.interval, id
 }
 
 func (s *slidingCounter) settle(now int64, id epoch, x *settlement) {
 	next, _ := s.seen(now, id)
+	next.own(now, id)
 	own := x.mark.of(next.epoch)
 	if x.by > 0 || own && x.mark.from == next.start {
 		next.current = min(max(0, next.current+x.by), maxPermits)
@@ -97,7 +124,7 @@ func (s *slidingCounter) settle(now int64, id epoch, x *settlement) {
 }
 
 func (s *slidingCounter) markOf(earliest, _ int64) mark {
-	if s.start > earliest {
+	if s.start > earliest || s.length != s.interval {
 		return mark{}
 	}
 	return mark{epoch: s.epoch, from: s.start}
@@ -105,6 +132,8 @@ func (s *slidingCounter) markOf(earliest, _ int64) mark {
 
 func (s *slidingCounter) take(q demand, id epoch) decision {
 	next, back := s.seen(q.now, id)
+	kept := next
+	next.own(q.now, id)
 	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
 	left := s.permits - next.current - share
 	d := decision{granted: q.n <= left}
@@ -112,6 +141,7 @@ func (s *slidingCounter) take(q demand, id epoch) decision {
 		d.wait = next.freeAt(q.n) - q.now
 	} else if q.spend {
 		next.current += q.n
+		next.far = 0
 		left -= q.n
 		q.marks(mark{epoch: next.epoch, from: next.start})
 	}
@@ -122,14 +152,20 @@ func (s *slidingCounter) take(q demand, id epoch) decision {
 	case next.previous > 0:
 		d.reset = next.start + s.interval - q.now
 	}
-	if q.spend && (d.granted || back) {
+	switch {
+	case q.spend && d.granted:
 		*s = next
+	case q.spend && back:
+		*s = kept
 	}
 	return d
 }
 
 // freeAt returns the instant at which n more permits are free.
 func (s *slidingCounter) freeAt(n int64) int64 {
+	if excess := s.current + n - s.permits; s.far > 0 && excess > 0 {
+		return min(plus(s.start, times(ceilDiv(excess, s.permits), s.interval)), s.far)
+	}
 	if room := s.permits - s.current - n; room >= 0 {
 		if t := s.shrunk(s.previous, room); t < s.interval {
 			return s.start + t

@@ -40,14 +40,14 @@ func (a SlidingLog) idle() state {
 	return &slidingLog{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
 }
 func (a SlidingLog) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 3, 3)
-	return &seenLog{permits: a.Rate.Permits, interval: microsOf(a.Rate), used: v[0], at: v[1], due: v[2]}, ok
+	v, _, ok := numbers(text, 4)
+	return &seenLog{permits: a.Rate.Permits, interval: microsOf(a.Rate), used: v[0], at: v[1], due: v[2], till: v[3]}, ok
 }
 
-// A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken
-// and when the oldest come back. It does not know when the others do, so the reply says how long a rejected call
+// A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken,
+// when the oldest come back, and until when they count for the longer interval of another limiter, or 0. It does not know when the others do, so the reply says how long a rejected call
 // has to wait.
-type seenLog struct{ permits, interval, used, at, due int64 }
+type seenLog struct{ permits, interval, used, at, due, till int64 }
 
 func (s *seenLog) take(q demand, _ epoch) decision {
 	next := *s
@@ -58,7 +58,7 @@ func (s *seenLog) take(q demand, _ epoch) decision {
 	}
 	d.remaining = max(0, s.permits-next.used)
 	if next.used > 0 {
-		d.reset = next.at + s.interval - q.now
+		d.reset = max(next.at+s.interval, s.till) - q.now
 	}
 	return d
 }

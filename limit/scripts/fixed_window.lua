@@ -1,8 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- fixed_window: takes permits of the current window.
 --
+-- A window of a limiter with a longer interval does not end early for this one: each interval of its own brings as many permits as it
+-- grants in one, and what is left was taken in the next.
+--
 -- KEYS[1]   string: start of the window in us, the count of what it has granted, how much of that no later than at its start,
---           "@" and the epoch;
+--           and us of the interval of the limiter that has granted the last of it, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
@@ -27,21 +30,26 @@ end
 --#use epoch
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
-local start, used, base, back = now, 0, '', false
+local start, used, base, length, back = now, 0, 0, interval, false
 if state ~= '' then
-  start, used, base = string.match(numbers, '^(%d+) (%d+) ?(%d*)$')
-  start, used = tonumber(start), tonumber(used)
-  if not start or start > 9007199254740992 or used > 4294967295 then
+  start, used, base, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
+  start, used, base, length = tonumber(start), tonumber(used), tonumber(base), tonumber(length)
+  if not start or start > 9007199254740992 or used > 4294967295 or length < 1 or length > 2251799813685248 then
     return {-2}
   end
   back = now < start
   if back then
-    start, base, epoch = now, '', anew
+    start, base, epoch = now, used, anew
   end
 end
-base = math.min(used, tonumber(base) or used)
-if now >= start + interval or used == 0 then
-  start, used, base, epoch = now, 0, 0, anew
+base = math.min(used, base)
+local ends = math.floor((now - start) / interval)
+if now < start + length and ends > 0 then
+  used = math.max(0, used - ends * (permits + 0.0))
+  start, base, epoch, ends = start + ends * interval, used, anew, 0
+end
+if ends > 0 or used == 0 then
+  start, used, base, length, epoch = now, 0, 0, interval, anew
 end
 
 --#use count
@@ -54,8 +62,11 @@ if base <= 0 then
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  local reset = used > 0 and start + interval - now or 0
-  redis.call('SET', KEYS[1], string.format('%d %d %d@%s%s', start, used, base, epoch, grants),
+  if took > 0 then
+    length = interval
+  end
+  local reset = used > 0 and start + length - now or 0
+  redis.call('SET', KEYS[1], string.format('%d %d %d %d@%s%s', start, used, base, length, epoch, grants),
     'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

@@ -1,11 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
--- gcra: takes permits if the instant at which all of them will have flowed out is near enough. A call that finds the bucket
--- no more than full may put that instant further ahead by a debt.
+-- gcra: takes permits if those that have not flowed out yet leave room for them. A call that finds the bucket no more than
+-- full may go beyond that by a debt.
 --
--- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded. What was granted flows
+-- out as the last grant says, also if this limiter has other numbers. Then what is left of it are as many permits in parts of its own.
 --
--- KEYS[1]   string: that instant, the theoretical arrival time: us, and the parts below a us; if more than
---           a full bucket is ahead, us when that was written, otherwise 0; and us given back, "@" and the epoch;
+-- KEYS[1]   string: us of the last grant, and the parts that had not flowed out then; us given back; us since when they are of
+--           this size and flow, if they were others before, otherwise 0; parts that flow in each us, and parts that a permit
+--           costs, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
@@ -34,41 +36,27 @@ end
 local flow, cost, full, debt = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5]), tonumber(ARGV[6])
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local most = full + flow - 1
-local ahead, given, back = 0, 0, false
+local ahead, given, changed, its_flow, its_cost, back = 0, 0, 0, flow, cost, false
 if state ~= '' then
-  local us, part, owed_at, past = string.match(numbers, '^(%d+) ?(%d*) ?(%d*) ?(%d*)$')
-  us, part, owed_at = tonumber(us), tonumber(part) or 0, tonumber(owed_at)
-  if owed_at == 0 then
-    owed_at = nil
-  end
-  if not us or us > 9007199254740992 or owed_at and owed_at > us then
+  local at
+  at, ahead, given, changed, its_flow, its_cost = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
+  at, ahead, given, changed = tonumber(at), tonumber(ahead), tonumber(given), tonumber(changed)
+  its_flow, its_cost = tonumber(its_flow), tonumber(its_cost)
+  if not at or math.max(at, ahead, given, changed, its_flow, its_cost) > 9007199254740992 or its_flow < 1 or its_cost < 1 then
     return {-2}
   end
-  given = math.min(tonumber(past) or 0, 4503599627370496)
-  -- A limiter with other numbers may have written it.
-  part = math.min(part, flow - 1)
-  if owed_at then
-    us = math.min(us, owed_at + math.floor(4503599627370496 / flow))
-  end
-  if us >= now then
-    ahead = (us - now) * flow + part
-  end
-  if owed_at then
-    back = now < owed_at
-    if back then
-      ahead = (us - owed_at) * flow + part -- what is owed stays the same
-    end
-  else
-    -- More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
-    back = us - now > math.ceil((full + flow) / flow)
-    if back then
-      ahead = most
-    end
-  end
+  its_flow, its_cost = its_flow + 0.0, its_cost + 0.0
+  back = now < at -- if the clock was put back, what has not flowed out stays the same
+  ahead = math.max(0, ahead - math.max(0, now - at) * its_flow)
+end
+local left, other = ahead, its_flow ~= flow or its_cost ~= cost
+if its_cost ~= cost then
+  local product = ahead * cost
+  ahead = math.min(math.ceil(product <= 9007199254740992 and product / its_cost or product / its_cost * (1 + 2 ^ -50)), 4503599627370496)
 end
 
-if back or ahead == 0 then
-  given, epoch = 0, anew
+if back or other or ahead == 0 then
+  given, epoch, changed = 0, anew, (back or other) and now or 0
 end
 
 local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
@@ -91,8 +79,10 @@ else
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  local us, part = now + math.floor(ahead / flow), ahead % flow
-  local text = string.format('%d %d %d %d@%s', us, part, ahead > most and now or 0, given, epoch)
-  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
+  if took == 0 then -- it stays as it is, but for the clock
+    ahead, flow, cost = left, its_flow, its_cost
+  end
+  redis.call('SET', KEYS[1], string.format('%d %d %d %d %d %d@%s%s', now, ahead, given, changed, flow, cost, epoch, grants),
+    'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
 end
 return reply

@@ -1,10 +1,11 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- interval_bucket: takes permits from a bucket that is refilled at the end of each interval.
 --
--- Both numbers of the state are in one key, so that neither is ever without the other.
+-- All numbers of the state are in one key, so that none is ever without the others. Permits come in as the last grant says, also if
+-- this limiter has other numbers.
 --
--- KEYS[1]   string: us at which the current interval began, permits left, how many of those that lack were
---           taken no later than at its start, and permits given back, "@" and the epoch;
+-- KEYS[1]   string: us at which the current interval began, how many permits lack, how many of these were taken no later than
+--           at its start, permits given back, permits that an interval brings, and us of an interval, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
@@ -30,71 +31,80 @@ end
 --#use epoch
 
 local permits, interval, capacity = ARGV[3] + 0.0, tonumber(ARGV[4]), tonumber(ARGV[5])
-local begun, left, base, given, back = now, capacity, 0, 0, false
-local least = math.max(-4294967295, capacity - math.floor(4503599627370496 / interval) * permits)
+local begun, lack, base, given, brings, every, back = now, 0, 0, 0, permits, interval, false
+-- So that it fills in time. It is no less than the capacity.
+local most = math.min(capacity + 4294967295, math.floor(4503599627370496 / interval) * permits)
 if state ~= '' then
-  begun, left, base, given = string.match(numbers, '^(%d+) (%-?%d+) ?(%d*) ?(%d*)$')
-  begun, left = tonumber(begun), tonumber(left)
-  if not begun or begun > 9007199254740992 or left > 4294967295 or left < -4294967295 then
+  begun, lack, base, given, brings, every = string.match(numbers, '^(%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+)$')
+  begun, lack, base, given = tonumber(begun), tonumber(lack), tonumber(base), tonumber(given)
+  brings, every = tonumber(brings), tonumber(every)
+  if not begun or math.max(begun, given) > 9007199254740992 or math.max(lack, math.abs(base)) > 8589934590 or brings < 1 or every < 1
+    or math.ceil(lack / brings) * (every + 0.0) > 9007199254740992 then
     return {-2}
   end
-  left = math.max(least, math.min(capacity, left)) -- a limiter with other numbers may have written it
-  base = math.min(tonumber(base) or 0, capacity - left)
-  given = math.min(tonumber(given) or 0, 4503599627370496)
+  base = math.min(base, lack)
   back = now < begun
   if back then
-    begun, base, given, epoch = now, capacity - left, 0, anew
+    begun, base, given, epoch = now, lack, 0, anew
   end
-  local ends = math.floor((now - begun) / interval)
-  if ends >= math.ceil((capacity - left) / permits) then
-    begun, left, base, given, epoch = now, capacity, 0, 0, anew
+  local ends = math.floor((now - begun) / every)
+  if ends >= math.ceil(lack / brings) then
+    begun, lack, base, given, epoch = now, 0, 0, 0, anew
   elseif ends > 0 then
-    begun, left = begun + ends * interval, left + ends * permits
-    base = capacity - left
+    begun, lack = begun + ends * every, lack - ends * brings
+    base = lack
   end
 end
+local other = brings ~= permits or every ~= interval
+if other then
+  -- An interval of this limiter begins with its first grant.
+  begun, base, given, epoch = now, lack, 0, anew
+end
 
-local before = left
+local before = lack
 local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
 if n then
-  took = n <= left and 1 or 0
+  took = lack + n <= capacity and 1 or 0
   reply[3] = took
-  left = left - took * n
+  lack = lack + took * n
 elseif string.byte(ARGV[1]) == 61 then
   --#use settlement
   took, reply[3] = 1, 1
   if by > 0 then
-    left = math.max(least, left - by)
+    lack = math.min(most, lack + by)
   elseif own then
     -- No more than has not come back since.
     owed = owed - math.min(given - past, owed - n) - math.floor(math.max(0, now - from) / interval) * permits
-    by = math.max(0, math.min(-by, owed, capacity - left))
-    left, given = left + by, given + by
+    by = math.max(0, math.min(-by, owed, lack))
+    lack, given = lack - by, given + by
     if taken <= begun then
       base = base - by
     end
     if base <= 0 then
       -- What the interval began with was given back. Whatever else was taken, it was by now.
-      begun, base = now, capacity - left
+      begun, base = now, lack
     end
   end
 else
   for n, count in string.gmatch(ARGV[1], '(%d+):(%d+)') do
-    local k = math.floor(left / n)
+    local k = math.floor((capacity - lack) / n)
     k = math.max(0, math.min(tonumber(count), k))
     took, runs = took + k, runs + 1
     reply[2 + runs] = k
-    left = left - k * n
+    lack = lack + k * n
   end
   answer = ',' .. table.concat(reply, ' ', 3)
 end
-if left < before and now == begun then
-  base = base + before - left
+if lack > before and now == begun then
+  base = base + lack - before
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  local reset = left < capacity and begun + math.ceil((capacity - left) / permits) * interval - now or 0
-  redis.call('SET', KEYS[1], string.format('%d %d %d %d@%s%s', begun, left, base, given, epoch, grants),
+  if took > 0 then
+    brings, every, lack = permits, interval, math.min(most, lack)
+  end
+  local reset = lack > 0 and begun + math.ceil(lack / brings) * every - now or 0
+  redis.call('SET', KEYS[1], string.format('%d %d %d %d %d %d@%s%s', begun, lack, base, given, brings, every, epoch, grants),
     'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

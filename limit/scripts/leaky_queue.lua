@@ -1,9 +1,10 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- leaky_queue: gives a call its turn in a queue that flows out evenly.
 --
--- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded.
+-- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded. The instant at
+-- which all have flowed out, and with it each turn, stays the same for a limiter with other numbers.
 --
--- KEYS[1]   string: the instant at which the queue has flowed out: us, and the parts below a us if any;
+-- KEYS[1]   string: us of the last grant, the parts that had not flowed out then, and the parts that flowed in each us;
 --           then of the last grant of each process the id, "," and tenths of a second, "," and now and the state
 --           before
 -- ARGV[1]   "permits:count:wait ..." of requests that are decided one after another; wait: us that the caller
@@ -29,22 +30,22 @@ end
 
 local flow, cost, full = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5])
 local most = full + flow - 1
-local ahead, back = 0, false
+local ahead, its_flow, back = 0, flow, false
 if state ~= '' then
-  local us, part = string.match(state, '^(%d+) ?(%d*)$')
-  us, part = tonumber(us), tonumber(part) or 0
-  if not us or us > 9007199254740992 then
+  local at
+  at, ahead, its_flow = string.match(state, '^(%d+) (%d+) (%d+)$')
+  at, ahead, its_flow = tonumber(at), tonumber(ahead), tonumber(its_flow)
+  if not at or math.max(at, ahead, its_flow) > 9007199254740992 or its_flow < 1 then
     return {-2}
   end
-  part = math.min(part, flow - 1) -- a limiter with other numbers may have written it
-  if us >= now then
-    ahead = (us - now) * flow + part
-  end
-  -- More than a full bucket is ahead only if the clock was put back. Then as much is ahead as a grant can leave.
-  back = us - now > math.ceil((full + flow) / flow)
-  if back then
-    ahead = most
-  end
+  its_flow = its_flow + 0.0
+  back = now < at -- if the clock was put back, what has not flowed out stays the same
+  ahead = math.max(0, ahead - math.max(0, now - at) * its_flow)
+end
+local left = ahead
+if its_flow ~= flow then
+  local product = ahead * flow
+  ahead = math.min(math.ceil(product <= 9007199254740992 and product / its_flow or product / its_flow * (1 + 2 ^ -50)), 4503599627370496)
 end
 
 local reply, took = {now, state}, 0
@@ -58,8 +59,10 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  local us, part = now + math.floor(ahead / flow), ahead % flow
-  local text = part > 0 and string.format('%d %d', us, part) or string.format('%d', us)
-  redis.call('SET', KEYS[1], text .. grants, 'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
+  if took == 0 then -- it stays as it is, but for the clock
+    ahead, flow = left, its_flow
+  end
+  redis.call('SET', KEYS[1], string.format('%d %d %d%s', now, ahead, flow, grants),
+    'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
 end
 return reply

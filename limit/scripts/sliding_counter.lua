@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
--- KEYS[1]   string: start of the current window in us, its count and the previous count, "@" and the epoch;
+-- KEYS[1]   string: start of the current window in us, its count, the previous count, and us of a window, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
@@ -25,27 +25,6 @@ if again then
 end
 --#use epoch
 
-local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
-local start, current, previous, back = now, 0, 0, false
-if state ~= '' then
-  start, current, previous = string.match(numbers, '^(%d+) (%d+) (%d+)$')
-  start, current, previous = tonumber(start), tonumber(current), tonumber(previous)
-  if not start or start > 9007199254740992 or current > 4294967295 or previous > 4294967295 then
-    return {-2}
-  end
-  back = now < start
-  if back or current + previous == 0 then
-    start, epoch = now, anew
-  end
-  local windows = math.floor((now - start) / interval)
-  if windows == 1 then
-    start, previous = start + interval, current
-    current = 0
-  elseif windows > 1 then
-    start, current, previous, epoch = now, 0, 0, anew
-  end
-end
-
 -- a * b / c, rounded down. If the product is too large for a double it is divided bit by bit of a, which is
 -- below 2^32, while b and c are below 2^51.
 local function ratio(a, b, c)
@@ -67,6 +46,42 @@ local function ratio(a, b, c)
     end
   end
   return quotient
+end
+
+local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
+local start, current, previous, length, back = now, 0, 0, interval, false
+if state ~= '' then
+  start, current, previous, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
+  start, current, previous, length = tonumber(start), tonumber(current), tonumber(previous), tonumber(length)
+  if not start or start > 9007199254740992 or math.max(current, previous) > 4294967295 or length < 1 or length > 2251799813685248 then
+    return {-2}
+  end
+  back = now < start
+  if back or current + previous == 0 then
+    start, epoch = now, anew
+  end
+end
+local kept_current, kept_previous = current, previous
+if length ~= interval then
+  -- It comes back as in the windows of the other limiter, as far as these are longer, or in each interval of this one as
+  -- many permits as it grants in one, whichever is sooner.
+  local longest, passed, used = math.max(interval, length), now - start, 0
+  if passed < longest then
+    used = current + math.min(previous, ratio(previous, longest - passed, longest) + 1)
+  elseif passed < 2 * longest then
+    used = math.min(current, ratio(current, 2 * longest - passed, longest) + 1)
+  end
+  local ends = math.floor(passed / interval)
+  used = math.min(used, math.max(0, current + previous - ends * (permits + 0.0)), 4294967295)
+  start, current, previous, epoch = used > 0 and start + ends * interval or now, used, 0, anew
+else
+  local windows = math.floor((now - start) / interval)
+  if windows == 1 then
+    start, previous = start + interval, current
+    current = 0
+  elseif windows > 1 then
+    start, current, previous, epoch = now, 0, 0, anew
+  end
 end
 
 local left = permits - current - ratio(previous, start + interval - now, interval)
@@ -95,13 +110,18 @@ else
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
+  if took > 0 then
+    length = interval
+  else -- it stays as it is, but for the clock
+    current, previous = kept_current, kept_previous
+  end
   local reset = 0
   if current > 0 then
-    reset = start + 2 * interval - now
+    reset = start + 2 * length - now
   elseif previous > 0 then
-    reset = start + interval - now
+    reset = start + length - now
   end
-  redis.call('SET', KEYS[1], string.format('%d %d %d@%s%s', start, current, previous, epoch, grants),
+  redis.call('SET', KEYS[1], string.format('%d %d %d %d@%s%s', start, current, previous, length, epoch, grants),
     'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
 return reply

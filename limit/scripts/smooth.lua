@@ -42,8 +42,9 @@ if state ~= '' then
     and ticket >= at and ticket <= at + 2251799813685248 and part and part >= 0 and part < 1) then
     return {-2}
   end
-  stored = math.min(stored, most) -- a limiter with other numbers may have written it
 end
+local kept = stored
+stored = math.min(stored, most) -- a limiter with other numbers may have written it
 local back = now < at
 if back then
   -- The clock was put back; what is owed stays the same.
@@ -73,7 +74,7 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
     if stable < 10 then
       us = part + (us + below * rest) + (n - spent) * stable
     else
-      us = us + math.floor(below * rest) + math.floor((n - spent) * stable)
+      us = part + (us + math.floor(below * rest)) + math.floor((n - spent) * stable)
     end
     ticket, part = ticket + math.floor(us), us % 1
     stored = stored - spent
@@ -83,7 +84,10 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
 end
 if id ~= '' and (took > 0 or back) then
   --#use remember
-  local reset = ticket - now + math.ceil(part + (most - stored) * cool)
+  if took == 0 then -- it stays as it is, but for the clock
+    stored = kept
+  end
+  local reset = ticket - now + math.max(0, math.ceil(part + (most - stored) * cool))
   redis.call('SET', KEYS[1], string.format('%.17g %d %d %.17g%s', stored, ticket, now, part, grants),
     'PX', string.format('%d', math.floor(reset / 1000) + 60001))
 end
