@@ -102,9 +102,10 @@ func TestDrift(t *testing.T) {
 	w := newWard(t)
 	w.do(rate(0))
 	drift := ""
-	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, Cmd) {
+	want := permit.Rate{Permits: 10}
+	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, permit.Rate, Cmd) {
 		require.Equal(t, w.name, st.Name)
-		return drift, "fix it"
+		return drift, want, "fix it"
 	}}
 	both := func() (list []Finding) {
 		one := redistest.Must(d.Limiter(w.ctx, w.name))(t)
