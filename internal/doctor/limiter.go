@@ -303,7 +303,7 @@ func (p *patient) longLength() []Finding {
 			s = Warning
 		}
 	}
-	return []Finding{p.of(p.main, "redisson-316", s, word("a later Redisson, or WithRedisson316 in every Go program that uses the limiter"),
+	return []Finding{p.of(p.main, "unshared-layout", s, word("a later Redisson, or WithRedisson316 in every Go program that uses the limiter"),
 		"%s by %s", counted(n, "member"), word(wire.LayoutLc0I.Writers()))}
 }
 
