@@ -5,6 +5,7 @@ package compat_test
 import (
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -164,4 +165,54 @@ func TestDoctorOfAMixedRedis(t *testing.T) {
 		}
 	}
 	healthy("afterwards")
+}
+
+// TestDoctorOfATTL follows what the doctor advises of a limiter of Java's that expires while its permits are in use: whatever version it
+// is, Java's calls still work when that time has passed, and no permit in use is free.
+func TestDoctorOfATTL(t *testing.T) {
+	t.Parallel()
+	versionsAbreast(t, func(tb testing.TB, v version) {
+		for what, harm := range map[string]func(l trouble){
+			"Java alone": func(trouble) {},
+			"Go has added a keep-alive": func(l trouble) {
+				require.NoError(l, l.rdb.HSet(l.Context(), l.name, "keepAliveTime", 1000).Err())
+			},
+		} {
+			l := newTrouble(tb, v, 5, time.Hour)
+			require.True(l, l.javaTries(3))
+			harm(l)
+			const ttl = 2 * time.Second
+			for _, key := range []string{l.name, l.value(), l.permits()} {
+				require.NoError(l, l.rdb.PExpire(l.Context(), key, ttl).Err())
+			}
+			begun := time.Now()
+			r := redistest.Must((&doctor.Doctor{Survey: survey.New(l.rdb)}).Limiter(l.Context(), l.name))(l)
+			followed := 0
+			for _, f := range r.Findings {
+				if f.Check != "ttl" {
+					continue
+				}
+				require.NotContains(l, f.Fix, "--keep-alive 1h", what)
+				require.Empty(l, f.Commands, what)
+				require.Len(l, f.Alternatives, 1, what)
+				for _, c := range f.Alternatives[0].Commands {
+					if strings.HasPrefix(string(c), "rrl ") {
+						require.Contains(l, c, "--keep-alive 0s --write")
+						rate := redistest.Must(l.limiter.Rate(l.Context()))(l)
+						rate.KeepAlive = 0
+						require.NoError(l, l.limiter.SetRate(l.Context(), rate, ratelimiter.KeepState()))
+					} else {
+						require.Regexp(l, " persist '?[^ ]+$", string(c))
+						words := strings.Split(string(c), " ")
+						require.NoError(l, l.rdb.Do(l.Context(), "persist", strings.Trim(words[len(words)-1], "'")).Err())
+					}
+					followed++
+				}
+			}
+			require.GreaterOrEqual(l, followed, 3, what)
+			time.Sleep(time.Until(begun.Add(ttl + 500*time.Millisecond)))
+			require.True(l, l.javaTries(2), "%s: the limiter is still there", what)
+			require.False(l, l.javaTries(1), "%s: permits in use were freed", what)
+		}
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/doctor"
@@ -47,8 +48,8 @@ type memberView struct{ At, Permits, Back, By, Process, What, Bytes string }
 type findingView struct {
 	ID, Check, Severity, Word              string
 	Who, Link, Found, Means, Java, Go, Fix string
-	Runs                                   bool         // Fix is a command
-	Commands                               []doctor.Cmd // that Fix has, if it is more than one
+	Runs                                   bool       // Fix is a command
+	Steps                                  []stepView // the commands of Fix, unless Fix is one command
 }
 
 // liveOf returns what the page shows of a state.
@@ -130,7 +131,7 @@ func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 		o.Means, o.Java, o.Go = chineseOr(f.Means, e.Means), chineseOr(f.Java, e.Java), chineseOr(f.Go, e.Go)
 	}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
-		o.Commands = f.Commands
+		o.Steps = v.steps(f)
 	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)
@@ -141,6 +142,32 @@ func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 		o.Who += " · " + survey.VisibleName(f.Client)
 	}
 	return o
+}
+
+// A stepView is commands with when they are to be run.
+type stepView struct {
+	When     string // empty for at once
+	Commands []doctor.Cmd
+}
+
+// steps returns the commands of a finding, with the condition and the wait that they have.
+func (v *pageView) steps(f doctor.Finding) (list []stepView) {
+	if len(f.Commands) > 0 {
+		list = append(list, stepView{"", f.Commands})
+	}
+	for _, s := range append(slices.Clone(f.Then), f.Alternatives...) {
+		when, after := survey.Visible(v.Say(s.IfText)), survey.Exact(time.Duration(s.AfterMS)*time.Millisecond)
+		switch {
+		case s.If == "":
+			when = v.t("after %s:", after)
+		case s.AfterMS == 0:
+			when = v.t("if %s:", when)
+		default:
+			when = v.t("if %s, after %s:", when, after)
+		}
+		list = append(list, stepView{when, s.Commands})
+	}
+	return list
 }
 
 // A limiterView is the page of a limiter.

@@ -55,6 +55,8 @@ type drift struct {
 	File    string     `json:"file,omitempty"`
 	Redis   string     `json:"redis,omitempty"`
 	Fix     doctor.Cmd `json:"fix,omitempty"`
+
+	want permit.Rate // that of the file
 }
 
 func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
@@ -134,7 +136,9 @@ func compareRate(want []*wanted, to doctor.Target, l *survey.State) *drift {
 	case l.Problem != nil:
 		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(to, l.Name, named.rate)}
 	}
-	return &drift{Limiter: l.Name, What: "differs", File: named.rate.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, named.rate)}
+	r := named.rate
+	return &drift{Limiter: l.Name, What: "differs", File: r.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, r),
+		want: permit.Rate{Type: permit.Type(r.Type), Permits: r.Permits, Interval: r.Interval, KeepAlive: r.KeepAlive, MinGap: r.MinGap}}
 }
 
 func sameRate(a ratelimiter.Rate, b permit.Rate) bool {

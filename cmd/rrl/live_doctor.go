@@ -13,6 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/rights"
 	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
@@ -144,13 +145,13 @@ func appRole(c *cli.Command) (rights.Role, error) {
 }
 
 // driftFrom returns a function for the doctor that compares a limiter with the limits of a file.
-func driftFrom(want []*wanted, to doctor.Target) func(*survey.State) (string, doctor.Cmd) {
-	return func(st *survey.State) (string, doctor.Cmd) {
+func driftFrom(want []*wanted, to doctor.Target) func(*survey.State) (string, permit.Rate, doctor.Cmd) {
+	return func(st *survey.State) (string, permit.Rate, doctor.Cmd) {
 		d := compareRate(want, to, st)
 		if d == nil || d.What == "other" {
-			return "", ""
+			return "", permit.Rate{}, ""
 		}
-		return fmt.Sprintf("Redis has %s; the file has %s", d.Redis, d.File), d.Fix
+		return fmt.Sprintf("Redis has %s; the file has %s", d.Redis, d.File), d.want, d.Fix
 	}
 }
 

@@ -138,6 +138,10 @@ func (p place) paste(t *testing.T, shell string, env []string, other redis.Unive
 				Findings []struct {
 					Check, Severity, Fix string
 					Commands             []string
+					Then, Alternatives   []struct {
+						AfterMS  int64 `json:"after_ms"`
+						Commands []string
+					}
 				}
 			}](t, out)[0]
 			if r.Healthy != nil && *r.Healthy {
@@ -149,8 +153,17 @@ func (p place) paste(t *testing.T, shell string, env []string, other redis.Unive
 				if f.Severity == "info" {
 					continue
 				}
-				require.NotEmpty(t, f.Commands, "%+v", f)
-				for _, c := range f.Commands {
+				commands := f.Commands
+				for i, s := range append(f.Then, f.Alternatives...) {
+					if i > len(f.Then) {
+						break // one of them at most
+					}
+					require.Less(t, s.AfterMS, int64(1000))
+					time.Sleep(time.Duration(s.AfterMS) * time.Millisecond)
+					commands = append(commands, s.Commands...)
+				}
+				require.NotEmpty(t, commands, "%+v", f)
+				for _, c := range commands {
 					require.Contains(t, f.Fix, c)
 					cmd := exec.Command(shell)
 					cmd.Env, cmd.Dir = env, t.TempDir()

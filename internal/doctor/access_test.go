@@ -102,9 +102,10 @@ func TestDrift(t *testing.T) {
 	w := newWard(t)
 	w.do(rate(0))
 	drift := ""
-	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, Cmd) {
+	want := permit.Rate{Permits: 10}
+	d := &Doctor{Survey: survey.New(w.rdb), Drift: func(st *survey.State) (string, permit.Rate, Cmd) {
 		require.Equal(t, w.name, st.Name)
-		return drift, "fix it"
+		return drift, want, "fix it"
 	}}
 	both := func() (list []Finding) {
 		one := redistest.Must(d.Limiter(w.ctx, w.name))(t)
@@ -150,18 +151,22 @@ func TestIdle(t *testing.T) {
 	redistest.NoRace(t, "one reader at a time")
 	w := newWard(t)
 	base := w.name
+	keep, member := true, "\x10abc\x01\x00\x00\x00habcdefgh\x01\x00\x00\x00" // of Go
 	set := func(n int, ttl time.Duration, used time.Duration) {
 		p := w.rdb.Pipeline()
 		for i := range n {
 			name := fmt.Sprint(base, "user:", i)
 			p.Del(w.ctx, name, "{"+name+"}:permits", "{"+name+"}:value")
-			p.HSet(w.ctx, name, "rate", 10, "interval", 60_000, "type", 0, "keepAliveTime", 0)
+			p.HSet(w.ctx, name, "rate", 10, "interval", 60_000, "type", 0)
+			if keep {
+				p.HSet(w.ctx, name, "keepAliveTime", 0)
+			}
 			if ttl > 0 {
 				p.PExpire(w.ctx, name, ttl)
 			}
 			if used > 0 {
 				p.Set(w.ctx, "{"+name+"}:value", 9, 0)
-				p.ZAdd(w.ctx, "{"+name+"}:permits", redis.Z{Score: float64(w.now.Add(-used).UnixMilli()), Member: "\x08abcdefgh\x01\x00\x00\x00"})
+				p.ZAdd(w.ctx, "{"+name+"}:permits", redis.Z{Score: float64(w.now.Add(-used).UnixMilli()), Member: member})
 			}
 		}
 		redistest.Must(p.Exec(w.ctx))(t)
@@ -173,12 +178,35 @@ func TestIdle(t *testing.T) {
 	list := find()
 	require.Len(t, list, 1)
 	require.Equal(t, "idle", list[0].Check)
-	require.Equal(t, fmt.Sprintf(`1000 of 1000 limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more`, base+"user:"), list[0].Found)
+	require.Equal(t, fmt.Sprintf(`1000 of 1000 limiters that were looked at whose names begin with %q have no TTL, and their newest grants are older than a day`, base+"user:"), list[0].Found)
 	require.Contains(t, list[0].Limiter, "user:")
+	require.Len(t, list[0].Alternatives, 1)
+	require.Contains(t, list[0].Alternatives[0].Commands[0], "--keep-alive D --write")
 	set(1, 0, time.Hour)
 	require.Empty(t, find(), "one is used")
 	set(1, time.Hour, 25*time.Hour)
 	require.Empty(t, find(), "one expires")
 	set(1, 0, 0)
-	require.Len(t, find(), 1, "one was never used")
+	require.Empty(t, find(), "one was never used, perhaps because it was made a moment ago")
+	for writer, c := range map[string]struct {
+		keep   bool
+		member string
+		why    string
+	}{
+		"3.34.1, and Go set the rate": {true, "\x10abcdefghabcdefgh\x01\x00\x00\x00", "there are members by Redisson 3.21.0 and later"},
+		"3.20.1":                      {false, "\x08abcdefgh\x01\x00\x00\x00", "its hash is of Redisson before 3.38.0"},
+		"an old Redisson set the rate, and Go acquires": {false, member, "its hash is of Redisson before 3.38.0"},
+	} {
+		keep, member = c.keep, c.member
+		set(manyIdle, 0, 25*time.Hour)
+		list = find()
+		require.Len(t, list, 1, writer)
+		require.Contains(t, list[0].Fix, c.why, writer)
+		require.NotContains(t, list[0].Fix, "--keep-alive", writer)
+		require.Empty(t, append(list[0].Alternatives, list[0].Then...), writer)
+		require.Empty(t, list[0].Commands, writer)
+	}
+	keep = true
+	set(manyIdle, 0, 0)
+	require.Empty(t, find(), "none has a grant that shows when it was last used")
 }

@@ -215,7 +215,10 @@ func (p *patient) ours() bool {
 
 // leaveOut forgets the clients whose keys show nothing of a client of a limiter.
 func (p *patient) leaveOut() {
-	p.clients = slices.DeleteFunc(slices.Clone(p.clients), func(st *survey.State) bool { return !st.Shows() })
+	p.clients = slices.DeleteFunc(slices.Clone(p.clients), func(st *survey.State) bool {
+		p.hidden = p.hidden || !st.Shows() && st.MembersShow()
+		return !st.Shows()
+	})
 }
 
 // notOurs takes the commands out of what was found of keys that nothing shows to be a limiter's, because they may well be
@@ -223,7 +226,8 @@ func (p *patient) leaveOut() {
 func (p *patient) notOurs(list []Finding) []Finding {
 	for i := range list {
 		fix := say("it looks like none of ours: nothing in the data shows a limiter; find out who writes to %q", p.name)
-		list[i].Severity, list[i].Fix, list[i].FixText, list[i].Commands = min(Warning, list[i].Severity), fix.String(), fix, nil
+		list[i].Severity = min(Warning, list[i].Severity)
+		list[i].advise(fix)
 	}
 	return list
 }

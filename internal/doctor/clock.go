@@ -82,9 +82,9 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	fix := say("give the permits back: %s", heal)
 	switch {
 	case now && wait > 0:
-		fix = say("mark the grants: %s; after %v, give the permits back: %s", heal, after, heal)
+		fix = say("mark the grants: %s; after %v, give the permits back: %s", heal, after, run(heal).after(after))
 	case wait > 0:
-		fix = say("after %v, give the permits back: %s", after, heal)
+		fix = say("after %v, give the permits back: %s", after, run(heal).after(after))
 	}
 	by := word(survey.FastWriter)
 	if worst.Raw != "" {

@@ -53,10 +53,16 @@ type Finding struct {
 	Node     string   `json:"node,omitempty"`
 	Found    string   `json:"found"` // what there is, with its numbers
 	Means    string   `json:"means"`
-	Java     string   `json:"java"`               // what it does to callers of Redisson
-	Go       string   `json:"go"`                 // what it does to callers of this package
-	Fix      string   `json:"fix,omitempty"`      // a command, or what to do
-	Commands []Cmd    `json:"commands,omitempty"` // those in Fix, as they can be pasted into a shell
+	Java     string   `json:"java"`          // what it does to callers of Redisson
+	Go       string   `json:"go"`            // what it does to callers of this package
+	Fix      string   `json:"fix,omitempty"` // a command, or what to do
+	// Commands are those of Fix that can be run at once, in this order, whatever is known of the services: none of them frees
+	// permits that are in use, ends a cool-down or touches the data of another program. They can be pasted into a shell.
+	Commands []Cmd `json:"commands,omitempty"`
+	// Then are those of Fix that follow, each when its time has passed since the commands before it.
+	Then []Step `json:"then,omitempty"`
+	// Alternatives are those of Fix that only somebody can choose who knows whether their condition holds; one at most is right.
+	Alternatives []Step `json:"alternatives,omitempty"`
 
 	FoundText, FixText Text `json:"-"` // Found and Fix, for other languages
 }
@@ -110,7 +116,7 @@ func (r *Report) Groups() (groups [][]Finding) {
 
 // Needs returns what the commands of the findings need, which are about to, beside what they have.
 func (r *Report) Needs(to Target) Text {
-	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return len(f.Commands) > 0 }) {
+	if slices.ContainsFunc(r.Findings, func(f Finding) bool { return len(f.FixText.runs) > 0 }) {
 		return to.Note()
 	}
 	return Text{}
@@ -144,9 +150,9 @@ type Doctor struct {
 	Sample time.Duration
 	// Parallel is how many limiters All reads at a time; 0 for 16.
 	Parallel int
-	// Drift compares a limiter, whose hash is sound, with what it should be. It returns an empty text if there is no
-	// difference. It may be nil.
-	Drift func(*survey.State) (found string, fix Cmd)
+	// Drift compares a limiter, whose hash is sound, with what it should be, and returns that rate with the command that sets
+	// it. It returns an empty text if there is no difference. It may be nil.
+	Drift func(*survey.State) (found string, want permit.Rate, fix Cmd)
 	// To is the Redis that the commands of the findings are about; nil for what the options of the survey's client tell.
 	To *Target
 
@@ -225,6 +231,7 @@ type patient struct {
 	later   *survey.State   // main, read once more after the sample; nil without
 	clients []*survey.State // of each client that has keys
 	more    bool            // there are more clients than were read
+	hidden  bool            // a client was left out that has grants, but no sound value
 	twin    string          // the other limiter that has the same keys, or empty
 	twinErr error           // why that is not known
 	memory  int64           // of the members, in bytes; 0 if it is not known
@@ -332,11 +339,21 @@ func (d *Doctor) drift(p *patient) []Finding {
 	}
 	d.drifts.Lock()
 	defer d.drifts.Unlock()
-	found, fix := d.Drift(p.main)
+	found, want, set := d.Drift(p.main)
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, run(fix), "%s", found)}
+	fix, when := run(set), Text{}
+	switch {
+	case want.Type != p.main.Rate.Type:
+		when = word("the permits in use may be forgotten, as they are with another type")
+	case want.KeepAlive > 0 && p.main.TTLs[0] == -1 && noTTL(p.main, p.states()...).String() != "":
+		when = word("only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL")
+	}
+	if when.String() != "" {
+		fix = say("if %s: %s", when, fix.only(when))
+	}
+	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
 }
 
 // twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.

@@ -28,7 +28,15 @@ var explanations = sync.OnceValue(func() (of map[string]explanation) {
 // finding returns a finding of a check.
 func finding(check string, s Severity, found, fix Text) Finding {
 	e := explanations()[check]
-	return Finding{Check: check, Severity: s, Found: found.String(), Means: e.Means, Java: e.Java, Go: e.Go, Fix: fix.String(), Commands: fix.commands(), FoundText: found, FixText: fix}
+	f := Finding{Check: check, Severity: s, Found: found.String(), Means: e.Means, Java: e.Java, Go: e.Go, FoundText: found}
+	f.advise(fix)
+	return f
+}
+
+// advise sets what is to be done about a finding.
+func (f *Finding) advise(fix Text) {
+	f.Fix, f.FixText = fix.String(), fix
+	f.Commands, f.Then, f.Alternatives = fix.plan()
 }
 
 // Checks returns the ids of all checks.

@@ -23,12 +23,14 @@ const (
 type group struct {
 	all, idle int
 	one       *survey.Limiter // one that is idle
+	why       Text            // why those that are idle must not be given a TTL, if one must not
 }
 
 // groups counts limiters by the beginning of their names.
 type groups map[string]*group
 
-// add counts a limiter. It is idle if it has no TTL and nobody has had a permit for a day.
+// add counts a limiter. It is idle if it has no TTL and its newest grant is older than a day. An empty set is no evidence: it is
+// that of a limiter that was made a moment ago, too.
 func (f groups) add(l *survey.Limiter) {
 	begin := l.Name[:strings.LastIndexAny(l.Name, ":/._-")+1]
 	if begin == "" || l.Unsure || l.Kind != survey.Live || l.Problem != nil || l.Rate.Type != permit.Overall {
@@ -43,9 +45,13 @@ func (f groups) add(l *survey.Limiter) {
 		f[begin] = of
 	}
 	of.all++
-	if l.TTLs[0] == -1 && l.Count == l.Expired && (l.Newest() == nil || l.Time.Sub(l.Newest().Time()) > max(idleAfter, 2*l.Rate.Interval)) {
-		of.idle++
-		of.one = l
+	last, granted := l.LastGrant()
+	if l.TTLs[0] != -1 || !granted || l.Count != l.Expired || l.Time.Sub(last) <= max(idleAfter, 2*l.Rate.Interval) {
+		return
+	}
+	of.idle++
+	if why := noTTL(l.State, l.State); of.one == nil || of.why.String() == "" {
+		of.one, of.why = l, why
 	}
 }
 
@@ -55,9 +61,14 @@ func (f groups) findings(to Target) (list []Finding) {
 		if of.idle < manyIdle {
 			continue
 		}
-		x := finding("idle", Warning, say("%d of %d limiters that were looked at whose names begin with %q have no TTL, and nobody has had a permit of theirs for a day or more",
-			of.idle, of.all, begin),
-			say("make them with a keep-alive; %s gives one to this limiter", to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")))
+		fix := say("no keep-alive is advised for limiters such as this one: %s", of.why)
+		if of.why.String() == "" {
+			when := word("D is longer than any pause after which they are used again without TrySetRate")
+			fix = say("make them with a keep-alive; if %s: %s gives one to this limiter", when,
+				run(to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")).only(when))
+		}
+		x := finding("idle", Warning, say("%d of %d limiters that were looked at whose names begin with %q have no TTL, and their newest grants are older than a day",
+			of.idle, of.all, begin), fix)
 		x.Limiter, x.Node = of.one.Name, of.one.Node
 		list = append(list, x)
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ import (
 
 // limiterChecks are the checks of one limiter, those of what harms callers most first.
 var limiterChecks = []func(*patient) []Finding{
-	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).twins,
+	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).longLength, (*patient).twins,
 	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
 	(*patient).hotKey, (*patient).coolDown, (*patient).minGap, (*patient).slot, (*patient).writers,
 }
@@ -51,8 +52,9 @@ func (p *patient) healing(st *survey.State) Cmd {
 	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
-// wrongType finds keys that hold something else. To move one away must not free what is in use: when value is gone, Java
-// takes all of the rate to be free, and when the grants are gone, so does Go.
+// wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
+// its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
+// grants are gone, so does Go.
 func (p *patient) wrongType() (list []Finding) {
 	perClient := p.main.Problem == nil && p.main.Rate.Type == permit.PerClient
 	for n, st := range append([]*survey.State{p.main}, p.clients...) {
@@ -64,47 +66,56 @@ func (p *patient) wrongType() (list []Finding) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
-			move, then := p.cli("renamenx", key, away), p.healing(st)
+			move, then := p.cli("renamenx", key, away), run(p.healing(st))
+			when, wait := say("the other program does not use %q any more", key), time.Duration(0)
+			var before Text
 			switch i {
 			case 0:
-				then = p.setRate(nil)
+				then, _ = p.setRate(nil)
+				when = say("%s, and N and D stand for the limiter's rate", when)
 			case 1:
 				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
-			}
-			fix := say("give one of the two another name, such as: %s; then %s", move, then)
-			if i == 2 {
-				wait := word("an interval")
-				if p.main.Problem == nil {
-					wait = word(p.main.Rate.Interval.String())
+			case 2:
+				if p.main.Problem != nil {
+					when = say("%s, and an interval has passed, in which every call failed, so that nothing is in use", when)
+				} else {
+					wait = p.main.Rate.Interval
+					before = say("wait for %s, in which every call fails, so that nothing is in use; then ", word(wait.String()))
 				}
-				fix = say("wait for %s, in which every call fails, so that nothing is in use; then %s", wait, fix)
 			}
+			fix := say("give one of the two another name; if %s: %s%s; then %s", when, before, move, then).after(wait).only(when)
 			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
 		}
 	}
 	return list
 }
 
-// onlyClients reports whether the permits in use are those of clients.
-func (p *patient) onlyClients() bool { return !p.main.GrantsShow() && len(p.clients) > 0 }
+// holders reports whether there are grants of all clients together, and grants of single ones, for a hash that does not say what
+// the type is. The values beside them may be broken.
+func (p *patient) holders() (overall, perClient bool) {
+	if typ := p.main.Fields["type"]; typ == "0" || typ == "1" {
+		return typ == "0", typ == "1"
+	}
+	return p.main.MembersShow(), p.hidden || slices.ContainsFunc(p.clients, (*survey.State).MembersShow)
+}
 
-// typeFlag returns the type that a limiter has whose hash does not say it: that of the permits in use.
-func (p *patient) typeFlag() (field, flag string) {
-	typ := p.main.Fields["type"]
-	if typ != "0" && typ != "1" {
-		if typ = "0"; p.onlyClients() {
-			typ = "1"
-		}
+// asType returns the advice of a type, or of both if it cannot be told which of the two the limiter has: with the wrong one all
+// permits would be free.
+func (p *patient) asType(advice func(typ permit.Type) Text) Text {
+	overall, perClient := p.holders()
+	switch {
+	case overall && perClient:
+		all, each := word("all clients share the permits"), word("each client has its own permits")
+		return say("if %s: %s; if %s: %s", all, advice(permit.Overall).only(all), each, advice(permit.PerClient).only(each))
+	case perClient:
+		return advice(permit.PerClient)
 	}
-	if typ == "1" {
-		return typ, "--type per_client"
-	}
-	return typ, "--type overall"
+	return advice(permit.Overall)
 }
 
 // setRate returns the command that makes a limiter of what is there, with the permits in use kept. It has what the fields
-// say, as far as that is sound.
-func (p *patient) setRate(fields map[string]string) Cmd {
+// say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
+func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 	permits, interval := "--permits N", "--interval D"
 	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
 		permits = fmt.Sprintf("--permits %.0f", n)
@@ -112,12 +123,24 @@ func (p *patient) setRate(fields map[string]string) Cmd {
 	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
 		interval = "--interval " + (time.Duration(n) * time.Millisecond).String()
 	}
-	_, typ := p.typeFlag()
-	flags := []string{permits, interval, typ}
-	if p.onlyClients() {
-		flags = append(flags, Flag("--client", p.clients[0].ClientID))
+	fix = p.asType(func(typ permit.Type) Text {
+		flags := []string{permits, interval, "--type " + strings.ToLower(typ.String())}
+		if typ == permit.PerClient && !p.main.GrantsShow() && len(p.clients) > 0 {
+			flags = append(flags, Flag("--client", p.clients[0].ClientID))
+		}
+		return run(p.rrl("set-rate", append(flags, "--write")...))
+	})
+	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
+}
+
+// settingRate returns what setRate does as all that is to be done.
+func (p *patient) settingRate(fields map[string]string) Text {
+	fix, unknown := p.setRate(fields)
+	if unknown {
+		rate := word("N and D stand for the limiter's rate")
+		fix = say("if %s: %s", rate, fix.only(rate))
 	}
-	return p.rrl("set-rate", append(flags, "--write")...)
+	return fix
 }
 
 // malformed finds a hash that is not that of a limiter: its fields are wrong, or missing.
@@ -128,11 +151,10 @@ func (p *patient) malformed() []Finding {
 	fields := p.main.Fields
 	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
-		fix := run(p.setRate(fields))
+		fix := p.settingRate(fields)
 		switch {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
-			typ, _ := p.typeFlag()
-			fix = run(p.cli("hset", p.name, "type", typ))
+			fix = p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
 		case strings.HasPrefix(text, "keepAliveTime"):
 			fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
 		}
@@ -151,7 +173,7 @@ func (p *patient) malformed() []Finding {
 	if !p.ours() {
 		return nil // it is the hash of somebody else
 	}
-	fix := run(p.setRate(fields))
+	fix := p.settingRate(fields)
 	if _, ok := fields["keepAliveTime"]; there == 0 && !ok { // only the permits are ours
 		fix = word("give one of the two another name")
 	}
@@ -163,8 +185,8 @@ func (p *patient) malformed() []Finding {
 // balance compares what is left and what is in use with the rate.
 func (p *patient) balance() (list []Finding) {
 	for _, st := range p.states() {
-		if st.Problem != nil || p.main.Problem != nil {
-			continue
+		if st.Problem != nil || p.main.Problem != nil || st.WrongType() != nil {
+			continue // what is in use is not known
 		}
 		rate := st.Rate.Permits
 		value, ok := st.ValueNumber()
@@ -174,7 +196,7 @@ func (p *patient) balance() (list []Finding) {
 		case st.HasValue && !ok:
 			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "the value is %q", shorten(st.Value)))
 		case !whole:
-		case !st.HasValue && st.Types[1] == "none" && sum > expired:
+		case !st.HasValue && sum > expired:
 			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
@@ -248,13 +270,41 @@ func (p *patient) layouts() (list []Finding) {
 		if readers != "" {
 			continue
 		}
-		fix := say("bring all Java services to one group of versions, and Go to its format; then %s", p.healing(st))
+		when := word("all Java services have versions of one group, and Go writes its format")
+		fix := say("bring all Java services to one group of versions, and Go to its format; then %s", p.healing(st)).only(when)
 		if slices.Contains(layouts, wire.LayoutUnknown) {
-			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], p.rrl("inspect", "--members"))
+			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
 		}
 		list = append(list, p.of(st, "layouts", Critical, fix, "%s", Listed(", ", parts)))
 	}
 	return list
+}
+
+// longLength finds members of the versions that cannot read what Go writes by default. It is a warning if the hash shows that
+// somebody else uses the limiter; if the set does, layouts has found it.
+func (p *patient) longLength() []Finding {
+	n := 0
+	for _, st := range p.states() {
+		for _, m := range st.Members {
+			switch m.Layout() {
+			case wire.LayoutLc0I:
+				n++
+			case wire.LayoutOurs:
+				return nil
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	s := Info
+	for _, field := range []string{"keepAliveTime", "minGap", "coolDown"} {
+		if _, ok := p.main.Fields[field]; ok {
+			s = Warning
+		}
+	}
+	return []Finding{p.of(p.main, "unshared-layout", s, word("a later Redisson, or WithRedisson316 in every Go program that uses the limiter"),
+		"%s by %s", counted(n, "member"), word(wire.LayoutLc0I.Writers()))}
 }
 
 func (p *patient) twins() []Finding {
@@ -275,24 +325,70 @@ func busy(st *survey.State) (left time.Duration) {
 	return left
 }
 
-// expiring returns the command that makes the value and the permits of a state live as long as acquire would: as long as
-// the hash, and without a TTL of the hash those of a client for an hour, or two intervals if that is more.
+// sameTTL gives keys the TTL that the hash has at that moment, or none if it has none. If the hash is gone, it changes nothing.
+const sameTTL = `local t = redis.call("pttl", KEYS[1]) for i = 2, #KEYS do if t >= 0 then redis.call("pexpire", KEYS[i], t) elseif t == -1 then redis.call("persist", KEYS[i]) end end`
+
+// expiring returns the command that makes the value and the permits of a state live as long as the hash, as every call of a
+// peer that knows the rule does. What the TTL is when it is run counts: another command may have changed it.
 func (p *patient) expiring(st *survey.State) Text {
-	ttl := p.main.TTLs[0]
-	if ttl < 0 && st.ClientID != "" {
-		ttl = max(time.Hour, 2*st.Rate.Interval)
+	return run(p.cli("eval", sameTTL, "3", p.name, st.Keys[1], st.Keys[2]))
+}
+
+// noTTL says why a limiter must not be given a TTL, or nothing if all who write to it renew it: Go, and Redisson 3.38.0 or later. The
+// hash has a keepAliveTime since then. The members of Redisson 3.21.0 and later do not show which version it is.
+func noTTL(main *survey.State, states ...*survey.State) Text {
+	if _, ok := main.Fields["keepAliveTime"]; !ok {
+		return word("its hash is of Redisson before 3.38.0, which never renews a TTL, so that the limiter would expire while it is used")
 	}
-	var commands []Cmd
-	for i, key := range st.Keys[1:] {
-		switch {
-		case st.TTLs[i+1] == -2:
-		case ttl >= 0:
-			commands = append(commands, p.cli("pexpire", key, fmt.Sprint(ttl.Milliseconds())))
-		default:
-			commands = append(commands, p.cli("persist", key))
+	byGo, hidden := false, false
+	for _, st := range states {
+		hidden = hidden || !st.Whole
+		for _, m := range st.Members {
+			switch mark := m.Mark(); {
+			case m.Layout() != wire.LayoutOurs || mark == 't':
+				return say("who uses it may be Redisson before 3.38.0, which never renews a TTL: there are members by %s", word(m.Writers()))
+			case mark == 0:
+				byGo = true
+			case mark != 'w': // a block of a cool-down, whosever grants are in it
+				hidden = true
+			}
 		}
 	}
-	return run(commands...)
+	if !byGo || hidden {
+		return word("it is not known who uses it, which may be Redisson before 3.38.0, which never renews a TTL")
+	}
+	return Text{}
+}
+
+// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, which keeps all keys until
+// nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that, it is the
+// end of all TTLs, if the limiter is to stay.
+func (p *patient) keeping(st *survey.State) Text {
+	why := noTTL(p.main, p.states()...)
+	if p.more {
+		why = word("not all clients were looked at, of which one may be Redisson before 3.38.0, which never renews a TTL")
+	}
+	if why.String() == "" {
+		flags := []string{"--keep-alive " + p.main.Rate.Interval.String()}
+		if st.ClientID != "" {
+			flags = append(flags, Flag("--client", st.ClientID))
+		}
+		return run(p.rrl("set-rate", append(flags, "--write")...))
+	}
+	var commands []Cmd
+	if p.main.Rate.KeepAlive > 0 { // which Go and later versions go on to set
+		commands = append(commands, p.rrl("set-rate", "--keep-alive 0s", "--write"))
+	}
+	commands = append(commands, p.cli("persist", p.name))
+	for _, st := range p.states() {
+		for i, key := range st.Keys[1:] {
+			if st.Types[i+1] == survey.KeyTypes[i+1] {
+				commands = append(commands, p.cli("persist", key))
+			}
+		}
+	}
+	stays := word("the limiter is to stay")
+	return say("if %s: %s; no keep-alive is advised: %s", stays, run(commands...).only(stays), why)
 }
 
 func (p *patient) ttl() (list []Finding) {
@@ -308,8 +404,9 @@ func (p *patient) ttl() (list []Finding) {
 			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
 				s, when = Info, say("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
-			fix := say("if it is still used: %s, which keeps the permits in use; if not, when an interval has passed since the last grant: %s",
-				p.setRate(nil), p.cli("unlink", st.Keys[1], st.Keys[2]))
+			used, not := word("the limiter is still used, and N and D stand for its rate"), word("it is not, and an interval has passed since the last grant")
+			set, _ := p.setRate(nil)
+			fix := say("if %s: %s, which keeps the permits in use; if %s: %s", used, set.only(used), not, run(p.cli("unlink", st.Keys[1], st.Keys[2])).only(not))
 			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, counted(st.Count, "member"), when))
 		}
 		return list
@@ -317,20 +414,17 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	// A keep-alive of an interval keeps all keys until nothing is in use any more, and lets them go when nobody calls.
-	keepAlive := run(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), "--write"))
 	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
-		list = append(list, p.of(p.main, "ttl", Warning, keepAlive, "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
+		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {
 		left, hash := busy(st), p.main.TTLs[0]
+		if st.WrongType() != nil {
+			continue // one of the keys is another program's
+		}
 		switch {
 		case left > 0 && hash >= 0 && hash+time.Second < left:
-			fix := keepAlive
-			if st.ClientID != "" {
-				fix = run(p.rrl("set-rate", "--keep-alive "+p.main.Rate.Interval.String(), Flag("--client", st.ClientID), "--write"))
-			}
-			list = append(list, p.of(st, "ttl", Warning, fix,
+			list = append(list, p.of(st, "ttl", Warning, p.keeping(st),
 				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
 		case left > 0 && st.TTLs[2] >= 0 && st.TTLs[2]+time.Second < left:
 			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
@@ -352,16 +446,30 @@ func (p *patient) otherType() (list []Finding) {
 	}
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.GrantsShow() {
-			list = append(list, p.of(p.main, "other-type", Warning, run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])),
+			list = append(list, p.of(p.main, "other-type", Warning, p.unused(run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])), p.main),
 				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", counted(p.main.Count, "member")))
 		}
 		return list
 	}
 	if len(p.clients) > 0 {
-		list = append(list, p.of(p.main, "other-type", Warning, p.unlinking(p.clients),
+		list = append(list, p.of(p.main, "other-type", Warning, p.unused(p.unlinking(p.clients), p.clients...),
 			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), counted(len(p.clients), "client")))
 	}
 	return list
+}
+
+// unused returns fix as what is to be done once none of the permits of those states are in use: somebody may change the type
+// back.
+func (p *patient) unused(fix Text, states ...*survey.State) Text {
+	var left time.Duration
+	for _, st := range states {
+		left = max(left, busy(st))
+	}
+	if left == 0 {
+		return fix
+	}
+	left = left.Round(time.Millisecond) + time.Millisecond
+	return say("after %v: %s", left, fix.after(left))
 }
 
 // manyKeys is of how many clients the keys are named in a command.
@@ -375,7 +483,7 @@ func (p *patient) unlinking(clients []*survey.State) Text {
 	}
 	fix := run(p.cli(words...))
 	if n := len(clients) - manyKeys; n > 0 {
-		fix = say("%s; then %s, for the other %d", fix, p.rrl("doctor"), n)
+		fix = say("%s; then %s, for the other %d", fix, showing(p.rrl("doctor")), n)
 	}
 	return fix
 }
@@ -394,6 +502,9 @@ func (p *patient) deadClients() []Finding {
 	var dead []*survey.State
 	for _, st := range p.clients {
 		idle := max(deadAfter, 2*st.Rate.Interval)
+		if st.WrongType() != nil {
+			continue // it is another program's
+		}
 		if st.HasValue && st.TTLs[1] != -1 || st.Count > 0 && st.TTLs[2] != -1 || st.Count == 0 {
 			continue
 		}
@@ -427,7 +538,7 @@ func (p *patient) hugeSet() (list []Finding) {
 			list = append(list, p.of(st, "huge-set", Info, word("a lower rate, or a shorter interval; package limit has limiters whose state does not grow"),
 				"%d members%s", st.Count, memory))
 		case expired >= quickMembers && 2*expired > int(st.Count):
-			list = append(list, p.of(st, "huge-set", Info, say("one call of Go for each 512 of them, before Java's next one: %s shows how many are left", p.rrl("watch")),
+			list = append(list, p.of(st, "huge-set", Info, say("one call of Go for each 512 of them, before Java's next one: %s shows how many are left", showing(p.rrl("watch"))),
 				"%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
 		}
 	}
@@ -474,7 +585,7 @@ func (p *patient) writers() (list []Finding) {
 		list = append(list, p.of(st, "writers", Info, Text{}, "%s", Listed("; ", parts)))
 	}
 	if p.more {
-		list = append(list, p.of(p.main, "clients", Info, run(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
+		list = append(list, p.of(p.main, "clients", Info, showing(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
 	}
 	return list
 }

@@ -30,7 +30,8 @@ func (p *patient) coolDown() []Finding {
 	if reopen.After(at) && !at.IsZero() {
 		found = say("%s, then re-opening until %s", found, reopen.UTC().Format(time.RFC3339))
 	}
-	return []Finding{p.of(p.main, "cool-down", s, run(p.rrl("lift", "--write")), "%s", found)}
+	end := word("it should end now")
+	return []Finding{p.of(p.main, "cool-down", s, say("if %s: %s", end, run(p.rrl("lift", "--write")).only(end)), "%s", found)}
 }
 
 // minGap finds a least gap with which callers that ask for one permit do not get the rate. A gap is a whole number of ms, so

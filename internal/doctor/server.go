@@ -133,7 +133,7 @@ func (f facts) examine(to Target) (list []Finding) {
 			"every acquire fails with READONLY", word("connect to the master, or through a sentinel or a cluster client")},
 		{f["loading"] == "1", Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", word("wait")},
 		{failed("cluster_state"), Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
-			run(to.RedisCLI("--cluster", "check", f["addr"]))},
+			showing(to.RedisCLI("--cluster", "check", f["addr"]))},
 		{evicts, Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, percent),
 			"when the memory is full, keys of limiters are evicted like any other", "an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
 			word("keep limiters on a server with noeviction, or with volatile-* and no keep-alive")},
@@ -142,7 +142,7 @@ func (f facts) examine(to Target) (list []Finding) {
 		{!evicts && !lapses && most > 0 && used > most/10*9, Warning, say("%d%% of maxmemory are used, and the policy is %s", percent, policy), "the server is nearly full",
 			"when it is full, every acquire fails with OOM", word("raise maxmemory, or delete what is not needed")},
 		{f.number("evicted_keys") > 0, Warning, say("%d keys were evicted since the start", f.number("evicted_keys")), "keys of limiters may have been among them",
-			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", to.Command("doctor", nil))},
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", showing(to.Command("doctor", nil)))},
 		{f["save"] == "none" && f["aof_enabled"] == "0", Info, word("neither RDB nor AOF is on"), "a restart loses all limiters",
 			"after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
 			word("set the rates at the start of each service, as trySetRate is meant to be used")},
@@ -171,7 +171,9 @@ func migrating(nodes string, to Target, addr string) (list []Finding) {
 			continue
 		}
 		for _, m := range onItsWay.FindAllStringSubmatch(line, -1) {
-			x := finding("slot", Warning, say("slot %s is on its way between two nodes", m[1]), say("wait for the resharding, or %s", to.RedisCLI("--cluster", "fix", addr)))
+			broken := word("it was broken off")
+			x := finding("slot", Warning, say("slot %s is on its way between two nodes", m[1]),
+				say("wait for the resharding; if %s: %s", broken, run(to.RedisCLI("--cluster", "fix", addr)).only(broken)))
 			x.Means = "the cluster is being resharded, or a resharding was broken off"
 			x.Java = "calls of limiters in that slot fail with TRYAGAIN while their keys are divided"
 			x.Go = "calls are sent again until the keys are together"

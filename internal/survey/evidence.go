@@ -73,6 +73,9 @@ func (st *State) GrantsShow() bool {
 	return ok && allKnown(st.Members)
 }
 
+// MembersShow reports whether the members of the permits show that they are a limiter's, whatever the value is.
+func (st *State) MembersShow() bool { return allKnown(st.Members) }
+
 // Shows reports whether the keys are a limiter's by what they hold. Of the keys of a client whose limiter has a sound rate, one of the
 // two is enough: the other may be gone, or be what is wrong. A number alone may be anybody's, unless the client has an id as clients
 // draw it or all permits of the rate are left.
