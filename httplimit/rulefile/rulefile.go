@@ -68,8 +68,8 @@ func WithDetector(name string, d httplimit.Detector) Option {
 	}
 }
 
-// Parse reads rules from the content of a file of up to 1 MiB. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
-// document. The file is one mapping with the list rules. Each rule has
+// Parse reads rules from the content of a file of up to 1 MiB, in UTF-8, or in UTF-16 with a byte order mark. A file that begins with { is JSON; any
+// other is YAML without anchors and tags, and with a single document. The file is one mapping with the list rules. Each rule has
 //
 //   - name
 //   - match: patterns, hosts and methods, which are lists; header and query, which map a name to its
@@ -101,7 +101,10 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	if len(data) > maxSize {
 		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", maxSize)}
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data, err := inUTF8(data)
+	if err != nil {
+		return nil, err
+	}
 	parse := parseYAML
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		parse = parseJSON
