@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,29 @@ rules:
 	} {
 		write(text)
 		l.ends(command.ExitUsage, want, "diff", file)
+	}
+}
+
+// TestDiffOfAProfile: a rule file that names a profile is compared by the names of its limiters, those of each API too, which a
+// function makes of a request.
+func TestDiffOfAProfile(t *testing.T) {
+	l := newLive(t)
+	app := "app" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	for text, names := range map[string][]string{
+		"{name: dingtalk, app_key: " + app + "}": {"{dingtalk}:app-api:" + app + ":/topapi/v2/user/get:1s", "{dingtalk}:app-api:" + app + ":GET:/v1.0/contact/users/*:1s"},
+		"{name: wecom, corp_id: " + app + "}":    {"{wecom}:corp-api:" + app + ":/cgi-bin/user/get:1m"},
+		"{name: feishu, app_id: " + app + "}":    {"{feishu}:app-api:" + app + ":GET:/open-apis/im/v1/messages/*:1s"},
+		"{name: openai, account: " + app + "}":   {"{openai}:account:" + app + ":1m"},
+	} {
+		require.NoError(t, os.WriteFile(file, []byte("profiles: ["+text+"]"), 0o600))
+		for _, name := range names {
+			l.limiter(name, ratelimiter.Rate{Permits: 3, Interval: time.Hour})
+			out := l.ends(exitSick, name+": Redis has OVERALL 3/1h0m0s; the file has OVERALL ", "diff", file, "--match", "*"+app+":*")
+			l.ok(strings.Fields(strings.Split(out, "fix: rrl ")[1])...)
+			require.Equal(t, "no differences in 1 limiter\n", l.ok("diff", file, "--match", "*"+app+":*"), name)
+			l.do("del", name)
+		}
 	}
 }
 

@@ -127,7 +127,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"no rules", "rules: []", 1, "rules", "none"},
 		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
 		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, dry_run, limits, match, name, one_platform"},
-		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are rules"},
+		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are profiles, rules"},
 		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
 		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
 		{"a number for a name", "rules:\n- name: 12\n", 2, "rules[0].name", `put it in quotes: "12"`},
