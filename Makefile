@@ -38,15 +38,15 @@ api: ## writes the exported names of each public package into its testdata/api.t
 	@RATELIMITER_API=write go test -count=1 -run '^TestAPI$$' .
 
 compat-report: ## writes the docs/compatibility-matrix.md from a run of all Redisson versions
-	@compat_test/prepare.sh
+	@CI=true compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_REPORT=write go test -count=1 -run Matrix .
 
 compat-long: ## 1,000,000 operations against the jars' scripts, and the long forms of what shares one Redis with Java
-	@compat_test/prepare.sh
+	@CI=true compat_test/prepare.sh
 	@cd compat_test && RATELIMITER_LANE=redis RATELIMITER_COMPAT_OPS=1000000 RATELIMITER_COMPAT_LONG=1 go test -count=1 -timeout 60m -v -run 'Differential|Soak|Outbound|Shares|CoolDown|Matrix|Beside|Fields' .
 
 compat-newest: ## the matrix with the newest Redisson that Maven has now; fails if that behaves otherwise than the list says
-	@compat_test/prepare.sh --newest
+	@CI=true compat_test/prepare.sh --newest
 	@cd compat_test && RATELIMITER_LANE=redis go test -count=1 -run Matrix .
 	@! cat compat_test/java/target/newest-differs 2>/dev/null
 

@@ -8,7 +8,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/link"
 )
 
-// An EventKind says what happened. More kinds may be added; ignore those that you do not know.
+// An EventKind says what happened: [OutageBegan], [OutageEnded], [Panicked] or [RateChanged]. More kinds may be added;
+// ignore those that you do not know.
 type EventKind string
 
 const (

@@ -42,7 +42,8 @@ func WithHook(h Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }
 
-// An Operation says how permits were asked for.
+// An Operation says how permits were asked for. It is [OperationAllow], [OperationAcquire], [OperationAll],
+// [OperationPeek] or [OperationReserve].
 type Operation string
 
 // The operations of the requests that a [Hook] reports.
@@ -54,7 +55,8 @@ const (
 	OperationReserve Operation = "reserve" // the method of that name in package limit
 )
 
-// A RequestOutcome is how a request ended.
+// A RequestOutcome is how a request ended. It is [RequestGranted], [RequestRejected], [RequestTimeout],
+// [RequestCanceled] or [RequestError].
 type RequestOutcome string
 
 // The outcomes of the requests that a [Hook] reports.

@@ -4,7 +4,8 @@ package ratelimiter
 
 import "github.com/goredisson/ratelimiter/internal/permit"
 
-// A RateType says which clients share a rate. It corresponds to Redisson's RateType. The zero value is Overall.
+// A RateType says which clients share a rate. It corresponds to Redisson's RateType. The zero value is Overall. It
+// is [Overall] or [PerClient].
 type RateType int
 
 const (

@@ -106,6 +106,21 @@ var strangers = map[string]struct {
 		require.True(newer, newer.try(1).Granted)
 		bc0IReadByLc0I(newer, older)
 	}},
+	"3.16.8 fails at a cool-down of ours, such as that of rrl, unless WithRedisson316": {"3.16.8", func(newer, older *scene) {
+		require.True(older, older.java(1))
+		until := newer.coolDown(1500 * time.Millisecond)
+		require.Equal(older, "rejected", older.redisson(twinOp{name: "tryAcquire", permits: 1}).word)
+		for range 2 {
+			time.Sleep(time.Until(until) + 500*time.Millisecond)
+			require.Contains(older, older.redisson(twinOp{name: "tryAcquire", permits: 1}).word, tooShort)
+			require.Contains(older, older.javaLeft(), tooShort)
+			until = time.Now()
+		}
+		require.True(older, older.try(2).Granted) // with WithRedisson316()
+		require.True(older, older.java(3))
+		require.False(older, older.java(1))
+		older.closed(older.coolDown(1500 * time.Millisecond))
+	}},
 	"3.15.5 and 4.7.0 fail at each other's": {"3.15.5", fIAndBc0I},
 }
 

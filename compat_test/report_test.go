@@ -118,6 +118,7 @@ func (r *results) mark(c cell) string {
 	delete(ids, absent)
 	delete(ids, equal)
 	delete(ids, "v-field")
+	delete(ids, "v-end") // in every cell of the row
 	switch {
 	case only:
 		return absent

@@ -23,6 +23,7 @@ type scenario struct {
 	operation string // the row of the matrix
 	name      string
 	since     string // the first version of Redisson, "" for all of them
+	ours      bool   // Redisson has no such operation: it only observes
 	setup     []step
 	act       []step
 }
@@ -41,6 +42,10 @@ const (
 
 // inAnHour is the same instant for both limiters of a cell.
 var inAnHour = time.Now().Add(time.Hour).UnixMilli()
+
+// coolDown is the operation of ours that blocks a limiter for a time. To Redisson it is to look like one whose permits are all in
+// use: in its place Redisson acquires what is left, the second argument.
+const coolDown = "CoolDown (ours)"
 
 func rate(permits int, interval time.Duration) step {
 	return do("trySetRate", typeOf, permits, interval)
@@ -144,6 +149,9 @@ var scenarios = slices.Concat([]scenario{
 	{operation: "delete", name: "unused", setup: []step{rate(5, long)}, act: []step{do("delete")}},
 	{operation: "delete", name: "in use", setup: five, act: []step{do("delete")}},
 	{operation: "getName", name: "", act: []step{do("getName")}},
+
+	{operation: coolDown, name: "of an unused limiter", ours: true, setup: []step{rate(5, long)}, act: []step{do(coolDown, 2*long, 5)}},
+	{operation: coolDown, name: "in use", ours: true, setup: five, act: []step{do(coolDown, 2*long, 3)}},
 }, conditional())
 
 // conditional returns the scenarios of expire and expireAt with each condition.

@@ -40,6 +40,12 @@ const (
 type javaSide struct{ *peer }
 
 func (j javaSide) do(operation, name string, args ...any) string {
+	if operation == coolDown {
+		if taken := j.do("tryAcquire", name, args[1]); taken != "true" {
+			return taken
+		}
+		return "null"
+	}
 	value, err := j.call(operation, append([]any{name}, args...)...)
 	var thrown *javaError
 	switch {
@@ -144,6 +150,8 @@ func (g goSide) call(ctx context.Context, l *ratelimiter.RateLimiter, operation 
 		return truth(l.Admin().Delete(ctx))
 	case "getName":
 		return l.Name(), nil
+	case coolDown:
+		return void(l.CoolDown(ctx, time.Now().Add(durationOf(args, 0))))
 	}
 	if condition, ok := conditions[strings.TrimPrefix(operation, "expireAt")]; ok {
 		return truth(l.Admin().ExpireAt(ctx, time.UnixMilli(args[0].(int64)), condition...))

@@ -209,3 +209,30 @@ func exportedFuncs(t *testing.T, dir string) (list []*ast.FuncDecl) {
 	}
 	return list
 }
+
+// TestKindsAreListed checks that the comment of a type names each of its constants, if it has several: go doc shows only the first
+// one of a group.
+func TestKindsAreListed(t *testing.T) {
+	found := 0
+	for _, dir := range publicPackages {
+		p, _ := documentation(t, dir)
+		for _, typ := range p.Types {
+			var names []string
+			for _, group := range typ.Consts {
+				for _, name := range group.Names {
+					if ast.IsExported(name) {
+						names = append(names, name)
+					}
+				}
+			}
+			if len(names) < 2 {
+				continue
+			}
+			found++
+			for _, name := range names {
+				assert.True(t, strings.Contains(typ.Doc, "["+name+"]"), "%s: the comment of %s lacks [%s]", dir, typ.Name, name)
+			}
+		}
+	}
+	assert.Greater(t, found, 3)
+}

@@ -14,7 +14,8 @@ import (
 // [WithRetry] an earlier attempt may have been sent and throttled, but it was not executed.
 var ErrRejected = errors.New("httplimit: rejected before it was sent")
 
-// A Reason says why a request was rejected. In an [Event] it may also be the platform's reason.
+// A Reason says why a request was rejected: [ReasonWait], [ReasonCoolDown], [ReasonHost], [ReasonContext],
+// [ReasonUnavailable] or [ReasonRule]. In an [Event] it may also be the platform's reason.
 type Reason string
 
 // The reasons of an [Error].

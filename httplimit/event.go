@@ -7,7 +7,9 @@ import (
 	"time"
 )
 
-// An EventKind says what happened.
+// An EventKind says what happened. It is [EventRateDiffers], [EventAdmitted], [EventDegraded], [EventRejected],
+// [EventIgnored], [EventUnread], [EventThrottled], [EventCoolDown], [EventHostCoolDown], [EventPanic],
+// [EventUnsettled] or [EventRetry].
 type EventKind string
 
 // The kinds of events, in the order in which a request may meet them.

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A Period is how long a [CalendarQuota] lasts.
+// A Period is how long a [CalendarQuota] lasts. It is [Day], [Week] or [Month].
 type Period int
 
 // The periods of the calendar.

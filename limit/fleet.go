@@ -25,7 +25,8 @@ const (
 	recordFor = 30 * 24 * time.Hour
 )
 
-// A SpentPermits says what becomes of the permits that were spent when the parameters of a limiter change.
+// A SpentPermits says what becomes of the permits that were spent when the parameters of a limiter change. It is
+// [KeepSpent] or [ForgetSpent].
 type SpentPermits int
 
 const (

@@ -13,7 +13,7 @@ import (
 )
 
 // A Fake has the methods Allow, TryAcquire and Acquire of a *ratelimiter.RateLimiter, and needs no Redis. It has none of the
-// others by which permits are acquired, such as Reserve; for these use [NewClient]. The zero value grants everything. It is
+// others by which permits are acquired, such as [ratelimiter.RateLimiter.AcquireGrant]; for these use [NewClient]. The zero value grants everything. It is
 // safe for concurrent use.
 type Fake struct {
 	// Reply, if it is set, answers each request for permits. A Result that is not granted makes Acquire, and TryAcquire as long

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"regexp"
 	"slices"
@@ -190,6 +191,9 @@ func wantedOf(rules []httplimit.Rule) ([]*wanted, error) {
 				continue
 			}
 			w, err := wantedName(limit.Name)
+			if limit.Key != nil {
+				w, err = keyedName(limit.Key)
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -239,6 +243,29 @@ func wantedName(text string) (*wanted, error) {
 		w.name = name.String()
 	}
 	return w, nil
+}
+
+// keyedName returns the limit of a profile whose limiters a function names: it has what the names of different requests begin and
+// end with.
+func keyedName(key func(*http.Request) string) (*wanted, error) {
+	a, err := http.NewRequest(http.MethodGet, "https://a.invalid/a", nil)
+	if err != nil {
+		return nil, err
+	}
+	b, err := http.NewRequest(http.MethodPost, "https://b.invalid/v1.0/b/c/d", nil)
+	if err != nil {
+		return nil, err
+	}
+	first, second := key(a), key(b)
+	begin, end := 0, 0
+	for begin < min(len(first), len(second)) && first[begin] == second[begin] {
+		begin++
+	}
+	for end < min(len(first), len(second))-begin && first[len(first)-1-end] == second[len(second)-1-end] {
+		end++
+	}
+	match, err := regexp.Compile("(?s)^" + regexp.QuoteMeta(first[:begin]) + ".*" + regexp.QuoteMeta(first[len(first)-end:]) + "$")
+	return &wanted{text: first[:begin] + "{…}" + first[len(first)-end:], match: match}, err
 }
 
 // What is around the limits in a file that export writes. The host is one that no request has. A rule without limits

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -144,6 +145,35 @@ rules:
 	} {
 		write(text)
 		l.ends(command.ExitUsage, want, "diff", file)
+	}
+}
+
+// TestDiffOfAProfile: a rule file that names a profile is compared by the names of its limiters, those of each API too, which a
+// function makes of a request.
+func TestDiffOfAProfile(t *testing.T) {
+	l := newLive(t)
+	app := "app" + strconv.FormatInt(time.Now().UnixNano(), 36)
+	file := filepath.Join(t.TempDir(), "rules.yaml")
+	minute, second := ratelimiter.Rate{Permits: 10_000, Interval: 61 * time.Second}, ratelimiter.Rate{Permits: 50, Interval: 1050 * time.Millisecond}
+	spaced := ratelimiter.Rate{Permits: 20, Interval: 1050 * time.Millisecond, MinGap: 50 * time.Millisecond}
+	for _, c := range []struct {
+		profile, name string
+		rate          ratelimiter.Rate
+	}{
+		{"{name: dingtalk, app_key: APP}", "{dingtalk}:app-api:APP:/topapi/v2/user/get:1s", spaced},
+		{"{name: dingtalk, app_key: APP}", "{dingtalk}:app-api:APP:GET:/v1.0/contact/users/*:1s", spaced},
+		{"{name: wecom, corp_id: APP}", "{wecom}:corp-api:APP:/cgi-bin/user/get:1m", minute},
+		{"{name: feishu, app_id: APP}", "{feishu}:app-api:APP:GET:/open-apis/im/v1/messages/*:1s", second},
+		{"{name: openai, account: APP}", "{openai}:account:APP:1m", minute},
+	} {
+		name := strings.ReplaceAll(c.name, "APP", app)
+		require.NoError(t, os.WriteFile(file, []byte("profiles: ["+strings.ReplaceAll(c.profile, "APP", app)+"]"), 0o600))
+		l.limiter(name, ratelimiter.Rate{Permits: 30, Interval: time.Hour})
+		l.ends(exitSick, name+": Redis has OVERALL 30/1h0m0s; the file has "+c.rate.String(), "diff", file, "--match", "*"+app+":*")
+		l.do("del", name, "{"+name+"}:value", "{"+name+"}:permits")
+		l.limiter(name, c.rate)
+		require.Equal(t, "no differences in 1 limiter\n", l.ok("diff", file, "--match", "*"+app+":*"), name)
+		l.do("del", name)
 	}
 }
 

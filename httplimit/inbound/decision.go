@@ -9,7 +9,8 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// An Outcome says what became of a request.
+// An Outcome says what became of a request. It is [OutcomeUnlimited], [OutcomeGranted], [OutcomeRejected],
+// [OutcomeOpen] or [OutcomeClosed].
 type Outcome string
 
 // The outcomes of requests.

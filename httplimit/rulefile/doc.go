@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rulefile reads the rules of an httplimit.Transport from a YAML or JSON file:
+// Package rulefile reads the rules of an httplimit.Transport from a YAML or JSON file: profiles of platforms, and rules of
+// one's own:
 //
+//	profiles:
+//	  - dingtalk-robot
+//	  - {name: openai, account: acme, rates: [{scope: account, permits: 500, interval: 1m}]}
 //	rules:
-//	  - name: messages of a robot
+//	  - name: messages
 //	    match:
-//	      patterns: ["POST oapi.example.com/robot/send"]
-//	      query: {access_token: "*"}
+//	      patterns: ["POST api.example.com/rooms/{room}/messages"]
 //	    limits:
-//	      - name: "robot:{query.access_token|hash}"
+//	      - name: "room:{path.room}"
 //	        permits: 20
 //	        interval: 1m
 //	        min_gap: 100ms
 //	        keep_alive: 1h
-//	        scope: robot
+//	        scope: room
 //	        outage_policy: closed
 //	    detectors: [http]
 //

@@ -20,7 +20,27 @@ import (
 // The oracle of a file: plain structs, filled by the decoder of yaml. JSON is read as what encoding/json makes of it.
 type (
 	oracleFile struct {
-		Rules []oracleRule `yaml:"rules,omitempty"`
+		Rules    []oracleRule    `yaml:"rules,omitempty"`
+		Profiles []oracleProfile `yaml:"profiles,omitempty"`
+	}
+	oracleProfile struct {
+		Name         string              `yaml:"name,omitempty"`
+		AppKey       string              `yaml:"app_key,omitempty"`
+		CorpID       string              `yaml:"corp_id,omitempty"`
+		AppID        string              `yaml:"app_id,omitempty"`
+		Account      string              `yaml:"account,omitempty"`
+		Hosts        []string            `yaml:"hosts,omitempty"`
+		Egress       string              `yaml:"egress,omitempty"`
+		Margin       string              `yaml:"margin,omitempty"`
+		Rates        []oracleProfileRate `yaml:"rates,omitempty"`
+		MinGaps      map[string]string   `yaml:"min_gaps,omitempty"`
+		OutagePolicy any                 `yaml:"outage_policy,omitempty"`
+		DryRun       bool                `yaml:"dry_run,omitempty"`
+	}
+	oracleProfileRate struct {
+		Scope    string `yaml:"scope,omitempty"`
+		Permits  int64  `yaml:"permits"`
+		Interval string `yaml:"interval,omitempty"`
 	}
 	oracleRule struct {
 		Name      string           `yaml:"name,omitempty"`
@@ -73,6 +93,14 @@ type oracleSignature struct {
 	WaitFrom []string          `yaml:"wait_from,omitempty"`
 	WaitBody []string          `yaml:"wait_from_body,omitempty"`
 	MaxWait  string            `yaml:"max_wait,omitempty"`
+}
+
+func (p *oracleProfile) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		return n.Decode(&p.Name)
+	}
+	type fields oracleProfile
+	return n.Decode((*fields)(p))
 }
 
 // An oracleStatus is one number or several.
@@ -224,6 +252,9 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("rules:\n- match: {hosts: [a.b, c.d]}\n  one_platform: true\n  detectors: [wecom]\n"))
 	f.Add([]byte("rules: [{limits: [{name: a, permits: 3, interval: 1m, settle: tokens}]}]"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
+	f.Add([]byte("profiles:\n- dingtalk-robot\n- {name: openai, account: a, rates: [{scope: account, permits: 5, interval: 1m}], margin: 0s}\nrules:\n- detectors: [http]\n"))
+	f.Add([]byte("profiles: [{name: feishu, app_id: a, min_gaps: {robot: 1s}, hosts: [a.b], outage_policy: {local_quota: 2}, dry_run: true}]"))
+	f.Add([]byte("profiles: [{name: dingtalk, app_key: a, egress: b, rates: [{scope: robot, permits: 0, interval: 60s}], outage_policy: open}, {name: wecom, corp_id: c}]"))
 	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		if bytes.Contains(data, []byte("mine")) {
@@ -238,8 +269,13 @@ func FuzzParse(f *testing.F) {
 		want, err := decode(data)
 		require.NoError(t, err, "%q", data)
 		asYAML := redistest.Must(yaml.Marshal(want))(t)
-		require.Equal(t, want.normal(t), oracle(t, rules), "%q", data)
 		require.NoError(t, httplimit.CheckRules(rules))
+		profiles := want.Profiles
+		want.Profiles = nil
+		require.GreaterOrEqual(t, len(rules), len(want.Rules)+len(profiles))
+		made := rules[len(want.Rules):]
+		rules = rules[:len(want.Rules)]
+		require.Equal(t, want.normal(t), oracle(t, rules), "%q", data)
 		for _, r := range rules {
 			require.NotZero(t, len(r.Limits)+len(r.Detectors))
 			for _, l := range r.Limits {
@@ -261,7 +297,16 @@ func FuzzParse(f *testing.F) {
 			}
 			same, err := Parse(text, opts...)
 			require.NoError(t, err, "%s", text)
-			require.Equal(t, oracle(t, rules), oracle(t, same), "%s", text)
+			require.Equal(t, oracle(t, rules), oracle(t, same[:len(rules)]), "%s", text)
+			require.Len(t, same, len(rules)+len(made), "%s", text)
+			for i, r := range same[len(rules):] {
+				require.Equal(t, made[i].Name, r.Name)
+				require.Equal(t, made[i].Match.Hosts, r.Match.Hosts)
+				require.Equal(t, made[i].DryRun, r.DryRun)
+				for j, l := range r.Limits {
+					require.Equal(t, []any{made[i].Limits[j].Name, made[i].Limits[j].Rate, made[i].Limits[j].OutagePolicy}, []any{l.Name, l.Rate, l.OutagePolicy})
+				}
+			}
 		}
 	})
 }

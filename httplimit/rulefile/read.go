@@ -25,6 +25,10 @@ type reader struct {
 	detectors map[string]httplimit.Detector
 	problems  []*Error
 	lines     map[string]int // of each field by its way
+
+	profiles     []httplimit.Profile
+	profileRules []httplimit.Rule // of all of them
+	owners       []string         // the ways of their profiles
 }
 
 func (r *reader) bad(n *node, field, format string, args ...any) {
@@ -188,11 +192,16 @@ func (r *reader) duration(to *time.Duration) field {
 }
 
 func (r *reader) file(root *node) (rules []httplimit.Rule) {
-	r.fields(root, "", map[string]field{"rules": func(n *node, at string) {
-		r.list(n, at, func(_ int, n *node, at string) { rules = append(rules, r.rule(n, at)) })
-	}})
-	if len(rules) == 0 && len(r.problems) == 0 {
-		r.bad(root, "rules", "there are none")
+	r.fields(root, "", map[string]field{
+		"rules": func(n *node, at string) {
+			r.list(n, at, func(_ int, n *node, at string) { rules = append(rules, r.rule(n, at)) })
+		},
+		"profiles": func(n *node, at string) {
+			r.list(n, at, func(_ int, n *node, at string) { r.profile(n, at) })
+		},
+	})
+	if len(rules) == 0 && len(r.profiles) == 0 && len(r.problems) == 0 {
+		r.bad(root, "rules", "there are none, and no profiles")
 	}
 	return rules
 }
@@ -233,8 +242,7 @@ func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 
 func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	scope, settle := "", ""
-	nodes, outage := int64(0), ""
-	var outageNode *node
+	var o outage
 	r.fields(n, at, map[string]field{
 		"name": r.text(&l.Name), "scope": r.text(&scope),
 		"permits": r.whole(&l.Rate.Permits), "interval": r.duration(&l.Rate.Interval),
@@ -267,37 +275,63 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 				}
 			}
 		},
-		"outage_policy": func(n *node, at string) {
-			outageNode = n
-			if n.kind == aMap {
-				outage = "local"
-				r.fields(n, at, map[string]field{"local_quota": r.whole(&nodes)})
-				return
-			}
-			r.text(&outage)(n, at)
-		},
+		"outage_policy": r.outage(&o),
 	})
 	l.Scope = httplimit.Scope(scope)
-	if outageNode == nil {
+	if o.set == nil || !r.policy(o, at) {
 		return l
 	}
-	var policy ratelimiter.OutagePolicy
-	switch {
-	case outage == "closed":
-		policy = ratelimiter.FailClosed()
-	case outage == "open":
-		policy = ratelimiter.FailOpen()
-	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31 && l.Rate.Permits > 0:
-		policy = ratelimiter.LocalQuota(l.Rate, int(nodes))
-	case outageNode.kind == aMap && nodes >= 1 && nodes < 1<<31:
-		r.bad(outageNode, at+".outage_policy", "a local quota needs permits and interval here")
-		return l
-	default:
-		r.bad(outageNode, at+".outage_policy", "it is closed, open, or {local_quota: N} for N processes, 1 or more")
-		return l
+	policy := o.simple()
+	if o.kind == localQuota {
+		if l.Rate.Permits <= 0 {
+			r.bad(o.set, at+".outage_policy", "a local quota needs permits and interval here")
+			return l
+		}
+		policy = ratelimiter.LocalQuota(l.Rate, int(o.nodes))
 	}
 	l.OutagePolicy = &policy
 	return l
+}
+
+// localQuota is the kind of an outage that is a mapping.
+const localQuota = "local_quota"
+
+// An outage is the value of a field outage_policy.
+type outage struct {
+	set   *node // nil if the field is absent
+	kind  string
+	nodes int64 // of a local quota
+}
+
+func (r *reader) outage(to *outage) field {
+	return func(n *node, at string) {
+		to.set = n
+		if n.kind == aMap {
+			to.kind = localQuota
+			r.fields(n, at, map[string]field{localQuota: r.whole(&to.nodes)})
+			return
+		}
+		if r.text(&to.kind)(n, at); to.kind == localQuota {
+			to.kind = ""
+		}
+	}
+}
+
+// policy reports whether an outage that is set is one of the policies; at is the path of the mapping around it.
+func (r *reader) policy(o outage, at string) bool {
+	ok := o.kind == "closed" || o.kind == "open" || o.kind == localQuota && o.nodes >= 1 && o.nodes < 1<<31
+	if !ok {
+		r.bad(o.set, at+".outage_policy", "it is closed, open, or {local_quota: N} for N processes, 1 or more")
+	}
+	return ok
+}
+
+// simple returns the policy of an outage that is no local quota.
+func (o outage) simple() ratelimiter.OutagePolicy {
+	if o.kind == "open" {
+		return ratelimiter.FailOpen()
+	}
+	return ratelimiter.FailClosed()
 }
 
 func (r *reader) signature(n *node, at string) (s httplimit.Signature) {

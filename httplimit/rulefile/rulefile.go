@@ -68,8 +68,9 @@ func WithDetector(name string, d httplimit.Detector) Option {
 	}
 }
 
-// Parse reads rules from the content of a file of up to 1 MiB. A file that begins with { is JSON; any other is YAML without anchors and tags, and with a single
-// document. The file is one mapping with the list rules. Each rule has
+// Parse reads rules from the content of a file of up to 1 MiB, in UTF-8, or in UTF-16 with a byte order mark. A file that begins with { is JSON; any
+// other is YAML without anchors and tags, and with a single document. The file is one mapping with the lists
+// rules and profiles, of which one may be absent. Each rule has
 //
 //   - name
 //   - match: patterns, hosts and methods, which are lists; header and query, which map a name to its
@@ -84,6 +85,21 @@ func WithDetector(name string, d httplimit.Detector) Option {
 //     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
 //     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a
 //     name or a path to a pattern; reason, scope, banned, wait, wait_from, wait_from_body and max_wait
+//
+// Each of the profiles is a profile of package platform, which names the limiters: a name alone, or a mapping of
+//
+//   - name: dingtalk, dingtalk-robot, wecom, feishu, github, openai, anthropic or dashscope
+//   - the argument of its function, unless it is dingtalk-robot: app_key of dingtalk, corp_id of wecom, app_id of
+//     feishu, account of the others
+//   - hosts, margin and outage_policy; egress, of dingtalk and dingtalk-robot: see [platform.WithHosts] and so on
+//   - rates: a list of scope, permits and interval, each of which is a [platform.WithRate]; min_gaps, which maps a scope
+//     to a duration: see [platform.WithMinGap]
+//   - dry_run: true, for a profile that delays no request
+//
+// A request takes permits of all rules and all profiles that match it, of all or of none. So no rule should repeat a limit
+// of a profile: it would be counted by another limiter. The rules come first in what Parse returns, so their detectors are asked
+// first. Two profiles of one platform for the same host are an error. Options of a profile that are functions, and
+// those of [platform.WithAPI] and [platform.WithPenalty], are for programs.
 //
 // Durations are written like 20s, 1m30s or 100ms. Parse returns one or more [*Error] values, joined, in the order of
 // their lines. It calls the options before it reads data, and returns what is wrong with them alone.
@@ -101,7 +117,10 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	if len(data) > maxSize {
 		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", maxSize)}
 	}
-	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
+	data, err := inUTF8(data)
+	if err != nil {
+		return nil, err
+	}
 	parse := parseYAML
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		parse = parseJSON
@@ -112,16 +131,17 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	}
 	r := &reader{detectors: c.detectors, lines: map[string]int{}}
 	rules := r.file(root)
-	r.check(rules)
+	all := slices.Concat(rules, r.profileRules)
+	r.check(all, len(rules))
 	if len(r.problems) > 0 {
 		return nil, r.err()
 	}
-	return rules, nil
+	return all, nil
 }
 
-// check has httplimit check the rules, and finds the lines of the problems. What is found in a part that could not be read
-// is left out: it would follow from that.
-func (r *reader) check(rules []httplimit.Rule) {
+// check has httplimit check the rules, of which the first ones are the file's own and the others those of profiles, and finds the
+// lines of the problems. What is found in a part that could not be read is left out: it would follow from that.
+func (r *reader) check(rules []httplimit.Rule, own int) {
 	var unread []string
 	for _, p := range r.problems {
 		unread = append(unread, p.Field[:max(strings.LastIndexAny(p.Field, ".["), 0)])
@@ -140,10 +160,13 @@ func (r *reader) check(rules []httplimit.Rule) {
 			r.problems = append(r.problems, &Error{Problem: err.Error()})
 			continue
 		}
-		if slices.ContainsFunc(unread, func(part string) bool { return within(f.Field, part) || within(part, f.Field) }) {
+		e := r.inFile(*f, own)
+		e.Line = r.line(e.Field)
+		if slices.ContainsFunc(unread, func(part string) bool { return within(e.Field, part) || within(part, e.Field) }) ||
+			slices.ContainsFunc(r.problems, func(p *Error) bool { return *p == e }) { // of several rules of one profile
 			continue
 		}
-		r.problems = append(r.problems, &Error{Line: r.line(f.Field), Field: f.Field, Problem: f.Problem})
+		r.problems = append(r.problems, &e)
 	}
 }
 

@@ -3,16 +3,20 @@
 package rulefile
 
 import (
+	"bytes"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf16"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
 )
 
 const everything = `# a comment
@@ -123,7 +127,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"no rules", "rules: []", 1, "rules", "none"},
 		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
 		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, dry_run, limits, match, name, one_platform"},
-		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are rules"},
+		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are profiles, rules"},
 		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
 		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
 		{"a number for a name", "rules:\n- name: 12\n", 2, "rules[0].name", `put it in quotes: "12"`},
@@ -282,6 +286,57 @@ func TestAllErrorsAreTold(t *testing.T) {
 
 func TestByteOrderMark(t *testing.T) {
 	require.Len(t, redistest.Must(Parse([]byte("\xef\xbb\xbfrules:\n- detectors: [http]\n")))(t), 1)
+}
+
+// TestUTF16: Windows PowerShell writes files in UTF-16. With a byte order mark YAML and JSON are read as in UTF-8, with the lines of
+// mistakes; what looks like UTF-16 and has no mark, or is cut, is rejected as that.
+func TestUTF16(t *testing.T) {
+	write := func(order binary.AppendByteOrder, text string) (data []byte) {
+		for _, unit := range utf16.Encode([]rune(text)) {
+			data = order.AppendUint16(data, unit)
+		}
+		return data
+	}
+	for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
+		for _, file := range []string{"rules:\r\n- detectors: [http]\r\n  name: 机器人😀\r\n", "\t{\"rules\": [\r\n\t{\"detectors\": [\"http\"], \"name\": \"机器人😀\"}]}"} {
+			data := write(order, "\ufeff"+file)
+			require.Equal(t, "机器人😀", redistest.Must(Parse(data))(t)[0].Name)
+			_, err := Parse(write(order, "\ufeff"+strings.Replace(file, "http", "htpp", 1)))
+			require.ErrorContains(t, err, "line 2: rules[0].detectors[0]")
+			_, err = Parse(write(order, "\ufeff"+strings.Replace(file, "]", "", 1)))
+			require.ErrorContains(t, err, "line 2: ")
+			_, err = Parse(write(order, file))
+			require.EqualError(t, err, "rulefile: it is in UTF-16 without a byte order mark; save it as UTF-8")
+			_, err = Parse(data[:len(data)-1])
+			require.EqualError(t, err, "rulefile: it is in UTF-16, and ends in half a character; save it as UTF-8")
+		}
+		_, err := Parse(write(order, "\ufeff"))
+		require.EqualError(t, err, "rulefile: it is empty")
+	}
+}
+
+// TestLinesOfLargeFiles: what is parsed to find the line of an error does not grow with the place of the error. A file whose last
+// list is not closed took 20 times as long as one that is right.
+func TestLinesOfLargeFiles(t *testing.T) {
+	redistest.NoServer(t)
+	items := func(n int) string { return strings.Repeat("- name: a\n", n) }
+	for _, c := range []struct {
+		file string
+		line int
+		most int // times the size of the file
+	}{
+		{"rules:\n" + items(90_000) + "- a: [\n", 90_002, 2},
+		{"rules:\n" + items(90_000) + " name: b\n", 90_002, 2},
+		{"rules:\n" + items(45_000) + "- a: [\n" + items(45_000), 45_002, 2},
+		{"rules:\n" + items(45_000) + "- a: \"\n" + items(45_000), 45_002, 3},
+		{"# rules\nrules: [\n" + strings.Repeat("{name: a},\n", 80_000), 2, 4},
+		{"rules: [\n" + strings.Repeat("{name: a},\n", 80_000) + "{a: @}]\n", 0, 6}, // it would take 18 times
+	} {
+		var document yaml.Node
+		s := search{problem: problem(yaml.Unmarshal([]byte(c.file), &document))}
+		require.Equal(t, c.line, s.line(bytes.SplitAfter([]byte(c.file), []byte("\n"))), "%.30q: %s", c.file, s.problem)
+		require.LessOrEqual(t, s.parsed, c.most*len(c.file), "%.30q", c.file)
+	}
 }
 
 // TestAllMistakesAtOnce: mistakes of what the file says and of what the rules mean are found together, but none that only

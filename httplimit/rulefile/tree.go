@@ -5,12 +5,15 @@ package rulefile
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -47,6 +50,32 @@ const maxDepth = 32
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)$`)
 
+// inUTF8 returns the file in UTF-8, without a byte order mark. Windows PowerShell writes UTF-16 by itself, with a mark.
+func inUTF8(data []byte) ([]byte, error) {
+	if data, ok := bytes.CutPrefix(data, []byte("\xef\xbb\xbf")); ok {
+		return data, nil
+	}
+	var order binary.ByteOrder
+	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe")):
+		order = binary.LittleEndian
+	case bytes.HasPrefix(data, []byte("\xfe\xff")):
+		order = binary.BigEndian
+	case bytes.IndexByte(data[:min(len(data), 2)], 0) >= 0: // a file in UTF-8 has no NUL
+		return nil, &Error{Problem: "it is in UTF-16 without a byte order mark; save it as UTF-8"}
+	default:
+		return data, nil
+	}
+	if len(data)%2 != 0 {
+		return nil, &Error{Problem: "it is in UTF-16, and ends in half a character; save it as UTF-8"}
+	}
+	var units []uint16
+	for i := 2; i < len(data); i += 2 {
+		units = append(units, order.Uint16(data[i:]))
+	}
+	return []byte(string(utf16.Decode(units))), nil
+}
+
 func parseYAML(data []byte) (*node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
 	var document, second yaml.Node
@@ -73,24 +102,80 @@ func problem(err error) string {
 	return err.Error()
 }
 
-// lineOf returns the line of an error of the YAML parser. The parser never names the line of a wrong character. For
-// other errors it often names the line at which the mapping or the list around them begins, counted from 0 or from 1.
-// lineOf finds the first line such that the file up to there has the error.
+// lineOf returns the line of an error of the YAML parser, or 0 if it would take too long to find. The parser never names the
+// line of a wrong character. For other errors it often names the line at which the mapping or the list around them begins,
+// counted from 0 or from 1.
 func lineOf(data []byte, err error) int {
 	for i, line := range bytes.Split(data, []byte("\n")) {
 		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
 			return i + 1
 		}
 	}
-	lines := bytes.SplitAfter(data, []byte("\n"))
-	has := func(n int) bool {
-		var document yaml.Node
-		upTo := yaml.Unmarshal(bytes.Join(lines[:n], nil), &document)
-		return upTo != nil && problem(upTo) == problem(err)
+	s := search{problem: problem(err)}
+	return s.line(bytes.SplitAfter(data, []byte("\n")))
+}
+
+// A search looks for the first line such that the file up to there has a problem.
+type search struct {
+	problem string
+	parsed  int // bytes
+}
+
+const (
+	// pieceSize is the size of a part of a long list of rules that is parsed by itself.
+	pieceSize = 32 << 10
+	// maxParsed bounds what a search parses, some 300 ns a byte.
+	maxParsed = 4 * maxSize
+)
+
+// has reports whether a file has the problem.
+func (s *search) has(file []byte) bool {
+	s.parsed += len(file)
+	var document yaml.Node
+	err := yaml.Unmarshal(file, &document)
+	return err != nil && problem(err) == s.problem
+}
+
+// line returns the line, counted from 1, or 0. In a long file it first looks for the piece of the list of rules that has the
+// problem, because each of the prefixes of the file would be parsed from its beginning.
+func (s *search) line(lines [][]byte) int {
+	first := slices.IndexFunc(lines, func(line []byte) bool { return listItem.Match(line) })
+	if first < 0 {
+		return s.prefix(lines)
 	}
+	mark := listItem.Find(lines[first])
+	for from := first; from < len(lines); {
+		to, size := from, 0
+		for ; to < len(lines) && (size < pieceSize || !bytes.HasPrefix(lines[to], mark)); to++ {
+			size += len(lines[to])
+		}
+		if from == first && to == len(lines) {
+			break // it is all one piece
+		}
+		if piece := slices.Concat(lines[:first], lines[from:to]); s.has(bytes.Join(piece, nil)) {
+			n := s.prefix(piece)
+			if n > first {
+				n += from - first
+			}
+			return n
+		}
+		from = to
+	}
+	return s.prefix(lines)
+}
+
+// listItem is the beginning of an item of a block list.
+var listItem = regexp.MustCompile(`^ *- `)
+
+// prefix returns the line of the problem that the lines have together.
+func (s *search) prefix(lines [][]byte) int {
+	has := func(n int) bool { return s.has(bytes.Join(lines[:n], nil)) }
 	for without := 0; ; {
 		with := len(lines)
 		for with-without > 1 {
+			if s.parsed > maxParsed {
+				return 0
+			}
 			if middle := (without + with) / 2; has(middle) {
 				with = middle
 			} else {
