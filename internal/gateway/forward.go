@@ -70,7 +70,13 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if wait, ok := preferredWait(r.Header); ok {
 		ctx = httplimit.ContextWithMaxWait(ctx, wait)
 	}
-	g.proxy.ServeHTTP(rec, r.WithContext(ctx))
+	out := r.WithContext(ctx)
+	if hasBody(r) { // the server goes on using r and its Body
+		body := newClientBody(rec, r)
+		defer body.end()
+		out.Body = body
+	}
+	g.proxy.ServeHTTP(rec, out)
 	rec.strip()
 }
 

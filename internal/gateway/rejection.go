@@ -104,6 +104,9 @@ func rejectionOf(r *http.Request, err error) *rejection {
 	if errors.As(err, &gone) {
 		return forbidden()
 	}
+	if errors.Is(err, errStalled) {
+		return &rejection{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
+	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {
 		// The text names addresses at most: an http.Transport leaves the URL to its Client.
