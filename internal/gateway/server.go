@@ -3,7 +3,6 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"io"
 	"log"
@@ -32,24 +31,17 @@ const MaxStreams = 1000
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			// net/http leaves the deadline of the preface on a connection of HTTP/2 without TLS, and would cut its streams.
-			if c, ok := r.Context().Value(connKey{}).(net.Conn); ok && r.ProtoMajor == 2 && r.TLS == nil {
-				_ = c.SetReadDeadline(time.Time{}) // it fails if the client has gone
-			}
 			if hasBody(r) {
 				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTimeout)) // of net/http's, which can
 			}
 			h.ServeHTTP(w, r)
 		}),
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
 		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
 		ErrorLog:          log.New(io.Discard, "", 0), // it would log the clients' handshakes that fail
 	}
 }
-
-type connKey struct{}
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
