@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"path"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,10 @@ type Signature struct {
 	// Header has a pattern for each field of the response's header.
 	Header map[string]string
 	// JSON has a pattern for the value at each path of a body that is JSON: "error.code", "errors.0.code". A number or a
-	// boolean is compared as it is written.
+	// boolean is compared as it is written. A * in place of a name or number is each element of a list or member of an
+	// object: "errors.*.type" (GraphQL). A pattern then matches if any of the values does, a negated one if none does, and
+	// the patterns of two paths may match two elements. A path begins at the body's outermost value. With a * there, it leads into what users wrote as
+	// well.
 	JSON map[string]string
 	// XML has a pattern for the text of the element at each path of a body that is XML: "Error.Code". Name spaces do not
 	// matter.
@@ -48,9 +50,8 @@ type Signature struct {
 	// plausible wait counts, at most 366 days. The default is Retry-After and Retry-After-Ms.
 	WaitFrom []string
 	// WaitFromBody has the paths of values in the body that say how long to wait, in the forms of WaitFrom. If the
-	// header says so too, the longer wait counts. The body is XML if XML is set, otherwise JSON. In JSON, * matches
-	// each element of a list or member of an object: "parameters.retry_after" (Telegram), "error.details.*.retryDelay"
-	// (Gemini), "retry_after_ms" (Matrix).
+	// header says so too, the longer wait counts. The body is XML if XML is set, otherwise JSON, with paths as in JSON:
+	// "parameters.retry_after" (Telegram), "error.details.*.retryDelay" (Gemini), "retry_after_ms" (Matrix).
 	WaitFromBody []string
 	// MaxWait bounds the wait that the response asks for, up to a day. The default is that of WithMaxRetryAfter.
 	MaxWait time.Duration
@@ -97,7 +98,10 @@ func (s Signature) mayMatch(status int, header http.Header) bool {
 	}
 	for name, pattern := range s.Header {
 		values := header.Values(name)
-		if !matchPattern(pattern, strings.Join(values, ", "), len(values) > 0) {
+		if len(values) > 1 {
+			values = []string{strings.Join(values, ", ")}
+		}
+		if !matchPattern(pattern, values...) {
 			return false
 		}
 	}
@@ -112,7 +116,7 @@ func (s Signature) matchesPath(r *http.Request) bool {
 		return false
 	}
 	cleaned := muxpattern.CleanPath(r.URL.Path)
-	return slices.ContainsFunc(s.Paths, func(pattern string) bool { return matchPattern(pattern, cleaned, true) })
+	return slices.ContainsFunc(s.Paths, func(pattern string) bool { return matchPattern(pattern, cleaned) })
 }
 
 // matchesBody also returns the reason.
@@ -120,19 +124,19 @@ func (s Signature) matchesBody(r *Response) (reason string, ok bool) {
 	reason = fmt.Sprintf("status %d", r.Status)
 	for _, body := range []struct {
 		patterns map[string]string
-		parse    func(body []byte, complete bool) func(path string) (string, bool)
-	}{{s.JSON, envelope.JSONText}, {s.XML, envelope.XMLText}} {
+		parse    func(body []byte, complete bool) func(path string) []string
+	}{{s.JSON, envelope.JSONTexts}, {s.XML, envelope.XMLTexts}} {
 		if len(body.patterns) == 0 {
 			continue
 		}
-		textAt := body.parse(r.Body, r.Complete)
+		textsAt := body.parse(r.Body, r.Complete)
 		for i, at := range slices.Sorted(maps.Keys(body.patterns)) {
-			text, found := textAt(at)
-			if !matchPattern(body.patterns[at], text, found) {
+			pattern, values := body.patterns[at], textsAt(at)
+			if !matchPattern(pattern, values...) {
 				return "", false
 			}
-			if i == 0 && found {
-				reason = text
+			if n := slices.IndexFunc(values, func(v string) bool { return matchPattern(pattern, v) }); i == 0 && n >= 0 {
+				reason = values[n]
 			}
 		}
 	}
@@ -154,22 +158,23 @@ func (s Signature) wait(r *Response) (longest time.Duration, known bool) {
 		if len(s.XML) > 0 {
 			textsAt = envelope.XMLTexts
 		}
-		for i, texts := range textsAt(r.Body, r.Complete, s.WaitFromBody) {
-			for _, text := range texts {
-				w.Add(s.WaitFromBody[i], text)
+		find := textsAt(r.Body, r.Complete)
+		for _, at := range s.WaitFromBody {
+			for _, text := range find(at) {
+				w.Add(at, text)
 			}
 		}
 	}
 	return w.Longest, w.Known
 }
 
-// matchPattern reports whether a value that is there, or not, matches a pattern of a Signature.
-func matchPattern(pattern, value string, there bool) bool {
+// matchPattern reports whether any of the values that are there matches a pattern of a Signature, or none if it is negated.
+func matchPattern(pattern string, values ...string) bool {
 	if rest, ok := strings.CutPrefix(pattern, "!"); ok {
-		return !matchPattern(rest, value, there)
+		return !matchPattern(rest, values...)
 	}
 	for alternative := range strings.SplitSeq(pattern, "|") {
-		if there && matchStars(alternative, value) {
+		if slices.ContainsFunc(values, func(v string) bool { return matchStars(alternative, v) }) {
 			return true
 		}
 	}
@@ -197,12 +202,6 @@ func matchStars(pattern, value string) bool {
 	return true
 }
 
-// isPath reports whether s is a path of a value in a body.
-func isPath(s string) bool {
-	slashes := strings.ReplaceAll(s, ".", "/")
-	return s != "" && path.Clean(slashes) == slashes
-}
-
 // check adds what is wrong with the signature.
 func (s Signature) check(p problems) {
 	if len(s.Status) == 0 {
@@ -221,10 +220,15 @@ func (s Signature) check(p problems) {
 	}
 	for field, patterns := range map[string]map[string]string{"header": s.Header, "json": s.JSON, "xml": s.XML} {
 		for at, pattern := range patterns {
-			switch {
-			case at == "" || field != "header" && !isPath(at):
-				p.add(field, "%q is no path; it is such as error.code", at)
-			case strings.Trim(pattern, "!") == "":
+			wrong := ""
+			if field != "header" {
+				wrong = envelope.CheckPath(at, field == "xml")
+			} else if at == "" {
+				wrong = "is no field of a header"
+			}
+			if wrong != "" {
+				p.add(field, "%q %s", at, wrong)
+			} else if strings.Trim(pattern, "!") == "" {
 				p.add(field+"."+at, "the pattern is empty; * is any value, !* none")
 			}
 		}
@@ -240,8 +244,8 @@ func (s Signature) check(p problems) {
 		}
 	}
 	for i, at := range s.WaitFromBody {
-		if !isPath(at) {
-			p.add(fmt.Sprintf("wait_from_body[%d]", i), "%q is no path; it is such as parameters.retry_after", at)
+		if wrong := envelope.CheckPath(at, len(s.XML) > 0); wrong != "" {
+			p.add(fmt.Sprintf("wait_from_body[%d]", i), "%q %s", at, wrong)
 		}
 	}
 	if s.Wait < 0 || s.Wait > maxPenalty {

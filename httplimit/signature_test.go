@@ -20,6 +20,9 @@ func TestSignature(t *testing.T) {
 	code := func(pattern string) Signature {
 		return Signature{Status: []int{200, 429}, JSON: map[string]string{"error.code": pattern}}
 	}
+	at := func(path, pattern string) Signature {
+		return Signature{Status: []int{429}, JSON: map[string]string{path: pattern}}
+	}
 	from := func(fields ...string) Signature {
 		return Signature{Status: []int{429}, WaitFrom: fields, MaxWait: time.Hour}
 	}
@@ -55,6 +58,23 @@ func TestSignature(t *testing.T) {
 		"absent is nothing":         {s: code("*"), body: `{}`},
 		"list":                      {s: Signature{Status: []int{429}, JSON: map[string]string{"errors.1.code": "b"}}, body: `{"errors":[{"code":"a"},{"code":"b"}]}`, reason: "b"},
 		"past the list":             {s: Signature{Status: []int{429}, JSON: map[string]string{"errors.2": "*"}}, body: `{"errors":[1,2]}`},
+		"any of a list":             {s: at("errors.*.type", "RATE_LIMITED"), body: `{"data":null,"errors":[{"type":"OTHER"},{"type":"RATE_LIMITED"}]}`, reason: "RATE_LIMITED"},
+		"none of a list":            {s: at("errors.*.type", "RATE_LIMITED"), body: `{"errors":[{"type":"OTHER"},{"kind":"RATE_LIMITED"}]}`},
+		"the first of a list":       {s: at("errors.*.type", "R*"), body: `{"errors":[{"type":"A"},{"type":"R2"},{"type":"R1"}]}`, reason: "R2"},
+		"any of an object":          {s: at("limits.*", "full"), body: `{"limits":{"b":"full","a":"free","c":{"d":"full"}}}`, reason: "full"},
+		"objects have an order":     {s: at("limits.*", "*"), body: `{"limits":{"b":"1","a":"2","c":"3"}}`, reason: "2"},
+		"lists of lists":            {s: at("*.*.0.code", "x"), body: `[[[{"code":"y"}],[{"code":"x"}]],3,{"a":4}]`, reason: "x"},
+		"not so deep":               {s: at("errors.*.type", "x"), body: `{"errors":[[{"type":"x"}]]}`},
+		"not in user content":       {s: at("errors.*.type", "x"), body: `{"data":{"errors":[{"type":"x"}]},"errors":"x","list":[{"type":"x"}]}`},
+		"a member named *":          {s: at("a.*", "x"), body: `{"a":{"*":"x"}}`, reason: "x"},
+		"none of a list is this":    {s: at("errors.*.type", "!x"), body: `{"errors":[{"type":"y"},{"type":"z"}]}`, reason: "y"},
+		"one of a list is this":     {s: at("errors.*.type", "!x"), body: `{"errors":[{"type":"y"},{"type":"x"}]}`},
+		"an empty list":             {s: at("errors.*.type", "!*"), body: `{"errors":[]}`, reason: "status 429"},
+		"two paths, two elements":   {s: Signature{Status: []int{429}, JSON: map[string]string{"errors.*.type": "a", "errors.*.code": "2"}}, body: `{"errors":[{"type":"a","code":1},{"type":"b","code":2}]}`, reason: "2"},
+		"too deep":                  {s: at("*.*", "x"), body: strings.Repeat("[", 1<<15) + strings.Repeat("]", 1<<15)},
+		"deep, and no text":         {s: at("*.*", "x"), body: strings.Repeat("[", 9000) + strings.Repeat("]", 9000)},
+		"wait of a list":            {s: Signature{Status: []int{429}, WaitFromBody: []string{"errors.*.retry_after"}}, body: `{"errors":[{"retry_after":3},{"retry_after":"7s"},{}]}`, reason: "status 429", wait: 7 * time.Second},
+		"wait beside it":            {s: Signature{Status: []int{429}, JSON: map[string]string{"errors.*.type": "x"}, WaitFromBody: []string{"errors.*.wait"}}, body: `{"errors":[{"type":"x","wait":3}]}`, reason: "x", wait: 3 * time.Second},
 		"cut":                       {s: code("*"), body: `{"error":{"code":"a"}}`, cut: true},
 		"more than one value":       {s: code("*"), body: `{"error":{"code":"a"}}{}`},
 		"file":                      {s: code("*"), body: `{"error":{"code":"a"}}`, header: http.Header{"Content-Disposition": {"inline"}}},
@@ -110,7 +130,7 @@ func TestSignature(t *testing.T) {
 			default:
 				require.True(t, v.Asked.After(v.Until))
 			}
-			if len(c.s.JSON)+len(c.s.XML) == 0 {
+			if len(c.s.JSON)+len(c.s.XML)+len(c.s.WaitFromBody) == 0 {
 				require.False(t, c.s.NeedsBody(429, r.Header))
 			}
 			require.False(t, c.s.NeedsBody(404, r.Header))
@@ -130,6 +150,8 @@ func TestSignatureChecked(t *testing.T) {
 		"200 and header":         {Status: []int{200}, Header: one},
 		"200, json and header":   {Status: []int{200}, JSON: one, Header: one},
 		"several json":           {Status: []int{429, 503}, JSON: map[string]string{"a": "b", "c.0.d": "!*"}},
+		"stars":                  {Status: []int{429}, JSON: map[string]string{"a.*.b": "c", "*": "d", "*.*": "!e"}, WaitFromBody: []string{"*"}},
+		"waits in XML":           {Status: []int{429}, XML: one, WaitFromBody: []string{"Error.Wait"}},
 		"paths":                  {Status: []int{429}, Paths: []string{"/v1/*", "*", "!/v2"}},
 		"waits":                  {Status: []int{429}, WaitFrom: []string{"X-Wait"}, Wait: time.Second, MaxWait: maxPenalty},
 		"the first and the last": {Status: []int{100, 599}},
@@ -148,9 +170,17 @@ func TestSignatureChecked(t *testing.T) {
 		"paths[0]":     {Status: []int{429}, Paths: []string{"v1"}},
 		"wait_from[0]": {Status: []int{429}, WaitFrom: []string{""}},
 
-		"wait_from_body[1]": {Status: []int{429}, WaitFromBody: []string{"a.*.b", "a..b"}},
-		"wait":              {Status: []int{429}, Wait: -1},
-		"max_wait":          {Status: []int{429}, MaxWait: 48 * time.Hour},
+		"json ":              {Status: []int{429}, JSON: map[string]string{"errors[].type": "c"}},
+		"json  ":             {Status: []int{429}, JSON: map[string]string{"errors[0].type": "c"}},
+		"json   ":            {Status: []int{429}, JSON: map[string]string{"err*.type": "c"}},
+		"json    ":           {Status: []int{429}, JSON: map[string]string{"$.error": "c"}},
+		"json     ":          {Status: []int{429}, JSON: map[string]string{"/error/code": "c"}},
+		"xml ":               {Status: []int{429}, XML: map[string]string{"Error.*": "c"}},
+		"wait_from_body[0]":  {Status: []int{429}, WaitFromBody: []string{"errors[].wait"}},
+		"wait_from_body[0] ": {Status: []int{429}, XML: map[string]string{"Error.Code": "c"}, WaitFromBody: []string{"Error.*"}},
+		"wait_from_body[1]":  {Status: []int{429}, WaitFromBody: []string{"a.*.b", "a..b"}},
+		"wait":               {Status: []int{429}, Wait: -1},
+		"max_wait":           {Status: []int{429}, MaxWait: 48 * time.Hour},
 	} {
 		err := CheckRules([]Rule{{Detectors: []Detector{s}}})
 		var f *FieldError

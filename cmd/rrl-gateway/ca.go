@@ -11,8 +11,10 @@ import (
 	"io/fs"
 	"net/url"
 	"path/filepath"
+	"strings"
 	"text/template"
 	"time"
+	"unicode"
 
 	"github.com/goredisson/ratelimiter/internal/gateway"
 )
@@ -42,4 +44,14 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 var caFile string
 
 // caText is what clients need, a line for each.
-var caText = template.Must(template.New("").Parse(caFile))
+var caText = template.Must(template.New("").Funcs(template.FuncMap{"sh": quoted}).Parse(caFile))
+
+// quoted returns a word as a shell reads it: as it is if it has only characters that mean themselves.
+func quoted(s string) string {
+	if !strings.ContainsFunc(s, func(r rune) bool {
+		return !strings.ContainsRune("-_./:%+,@=", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
+	}) {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

@@ -31,6 +31,7 @@ func serveFlags() []cli.Flag {
 		&cli.StringFlag{Name: "listen", Usage: "`ADDR` to listen on", Value: "127.0.0.1:8080"},
 		&cli.DurationFlag{Name: "max-wait", Usage: "how long a request waits for permits; its Prefer: wait=N can only shorten it", Value: gateway.DefaultMaxWait},
 		&cli.DurationFlag{Name: "drain", Usage: "how long requests that are being served may go on after SIGTERM", Value: 10 * time.Second},
+		&cli.IntFlag{Name: "max-conns", Usage: "`N` connections that one IPv4 address, or one /64 of IPv6, may have; 0 for no bound, for example behind a proxy whose address all share", DefaultText: "a quarter of the descriptors that the process may open, at most 4096", Value: min(descriptors()/4, 4096)},
 		&cli.StringFlag{Name: "token-file", Usage: "`FILE` whose first line is the token that clients have to send"},
 		&cli.StringFlag{Name: "tls-cert", Usage: "`FILE` (PEM) with the gateway's certificate, to serve https"},
 		&cli.StringFlag{Name: "tls-key", Usage: "`FILE` (PEM) with its key"},
@@ -104,6 +105,15 @@ func gatewayOptions(c *cli.Command) (opts []gateway.Option, err error) {
 		opts = append(opts, gateway.WithCA(ca))
 	}
 	return opts, nil
+}
+
+// maxConns returns how many connections an address may have.
+func maxConns(c *cli.Command) (int, error) {
+	n := c.Int("max-conns")
+	if n < 0 {
+		return 0, usage("--max-conns %d is negative; 0 is no bound", n)
+	}
+	return n, nil
 }
 
 // checkListen returns an error if others than this machine's processes could use the gateway unasked.

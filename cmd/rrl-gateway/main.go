@@ -45,7 +45,7 @@ func main() {
 
 // run runs the command and returns its exit code.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	err := newApp(stdout, stderr).Run(ctx, args)
+	err := runStrictly(ctx, newApp(stdout, stderr), args)
 	var wrong usageError
 	switch {
 	case err == nil:
@@ -68,7 +68,12 @@ func oneLine(err error) string {
 }
 
 func newApp(stdout, stderr io.Writer) *cli.Command {
-	onUsage := func(_ context.Context, _ *cli.Command, err error, _ bool) error { return usageError{err} }
+	onUsage := func(_ context.Context, _ *cli.Command, err error, _ bool) error {
+		if flag := emptyValue.FindStringSubmatch(err.Error()); flag != nil {
+			return emptyFlag(flag[1])
+		}
+		return usageError{err}
+	}
 	return &cli.Command{
 		Name:    "rrl-gateway",
 		Version: version.String(),

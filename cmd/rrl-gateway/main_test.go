@@ -4,10 +4,12 @@ package main
 
 import (
 	"bytes"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
 )
 
 var binDir string
@@ -118,4 +121,42 @@ func TestUsage(t *testing.T) {
 		require.Contains(t, errs.String(), want)
 		require.NotContains(t, errs.String(), "secret")
 	}
+}
+
+// TestEmptyFlags checks of every flag of every command that an empty value, which is that of a variable that is not set, is wrong usage,
+// and that the error names the flag; and of a list that none of its values may be empty.
+func TestEmptyFlags(t *testing.T) {
+	flags := 0
+	var walk func(c *cli.Command, path []string)
+	walk = func(c *cli.Command, path []string) {
+		for _, f := range c.Flags {
+			for _, name := range f.Names() {
+				dash := "--"
+				if len(name) == 1 {
+					dash = "-"
+				}
+				given := [][]string{{dash + name + "="}}
+				if d, ok := f.(cli.DocGenerationFlag); ok && d.TakesValue() {
+					given = append(given, []string{dash + name, ""})
+				}
+				if _, ok := f.(*cli.StringSliceFlag); ok {
+					given = append(given, []string{dash + name, "a,"}, []string{dash + name, "a", dash + name, ""})
+				}
+				for _, value := range given {
+					flags++
+					args := append(slices.Clone(path), value...)
+					var out, stderr bytes.Buffer
+					code := run(t.Context(), append([]string{"rrl-gateway"}, args...), &out, &stderr)
+					errs := stderr.String()
+					require.Equal(t, exitUsage, code, "%q: %s", args, errs)
+					require.Regexp(t, "-"+name+"( is empty: give it a value, or leave it out|: a value is empty)", errs, "%q", args)
+				}
+			}
+		}
+		for _, sub := range c.Commands {
+			walk(sub, append(slices.Clone(path), sub.Name))
+		}
+	}
+	walk(newApp(io.Discard, io.Discard), nil)
+	require.Greater(t, flags, 25)
 }

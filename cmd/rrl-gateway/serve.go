@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -40,6 +39,10 @@ func serve(ctx context.Context, c *cli.Command, stderr io.Writer) error {
 		return err
 	}
 	conf, err := tlsConfig(c)
+	if err != nil {
+		return err
+	}
+	most, err := maxConns(c)
 	if err != nil {
 		return err
 	}
@@ -81,9 +84,9 @@ func serve(ctx context.Context, c *cli.Command, stderr io.Writer) error {
 		return usage("--listen: %w", err)
 	}
 	s := &server{g: g, rdb: rdb, log: logger, files: files, drain: c.Duration("drain"), reg: reg, mtls: conf != nil && conf.ClientCAs != nil}
-	s.http = &http.Server{Handler: s.handler(), TLSConfig: conf, ReadHeaderTimeout: 30 * time.Second, Protocols: protocols(conf != nil),
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: gateway.MaxStreams}, ErrorLog: log.New(io.Discard, "", 0)}
-	return s.run(ctx, ln, hup)
+	s.http = gateway.NewServer(s.handler())
+	s.http.TLSConfig, s.http.Protocols = conf, protocols(conf != nil)
+	return s.run(ctx, gateway.NewListener(ln, most, s.crowded), hup)
 }
 
 // protocols are HTTP/1.1 and HTTP/2, without TLS by prior knowledge.
@@ -130,6 +133,11 @@ func (s *server) run(ctx context.Context, ln net.Listener, hup <-chan os.Signal)
 			return s.stop()
 		}
 	}
+}
+
+// crowded logs that a source was not let in.
+func (s *server) crowded(source string, rejected int) {
+	s.log.Warn("connections beyond --max-conns of one address were closed", "address", source, "closed", rejected)
 }
 
 // reload reads the files again. After an error the old rules stay.

@@ -9,12 +9,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,6 +29,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
+	"github.com/urfave/cli/v3"
 )
 
 // rrl runs a command without a Redis in its environment.
@@ -240,4 +243,40 @@ func TestDocsNameCommandsAndFlags(t *testing.T) {
 		}
 	}
 	require.Greater(t, found, 20)
+}
+
+// TestEmptyFlags checks of every flag of every command that an empty value, which is that of a variable that is not set, is wrong usage,
+// and that the error names the flag; and of a list that none of its values may be empty.
+func TestEmptyFlags(t *testing.T) {
+	flags := 0
+	var walk func(c *cli.Command, path []string)
+	walk = func(c *cli.Command, path []string) {
+		for _, f := range c.Flags {
+			for _, name := range f.Names() {
+				dash := "--"
+				if len(name) == 1 {
+					dash = "-"
+				}
+				given := [][]string{{dash + name + "="}}
+				if d, ok := f.(cli.DocGenerationFlag); ok && d.TakesValue() {
+					given = append(given, []string{dash + name, ""})
+				}
+				if _, ok := f.(*cli.StringSliceFlag); ok {
+					given = append(given, []string{dash + name, "a,"}, []string{dash + name, "a", dash + name, ""})
+				}
+				for _, value := range given {
+					flags++
+					args := append(slices.Clone(path), value...)
+					code, _, errs := rrl(t, args...)
+					require.Equal(t, command.ExitUsage, code, "%q: %s", args, errs)
+					require.Regexp(t, "-"+name+"( is empty: give it a value, or leave it out|: a value is empty)", errs, "%q", args)
+				}
+			}
+		}
+		for _, sub := range c.Commands {
+			walk(sub, append(slices.Clone(path), sub.Name))
+		}
+	}
+	walk(newApp(io.Discard, io.Discard), nil)
+	require.Greater(t, flags, 200)
 }

@@ -171,7 +171,11 @@ func TestReplayBegins(t *testing.T) {
 	for from, want := range map[string]string{
 		"": "23:59 00:01 00:06", "23:00:00": "23:59 00:01 00:06", "00:05:00": "23:59 00:01 00:06", "23:59:30": "", "2026-01-02T00:00:00Z": "00:01 00:06",
 	} {
-		_, out, errs := rrl(t, "replay", file, "--from", from)
+		args := []string{"replay", file}
+		if from != "" {
+			args = append(args, "--from", from)
+		}
+		_, out, errs := rrl(t, args...)
 		got := regexp.MustCompile(`(?m)^(\d\d:\d\d):00Z`).FindAllStringSubmatch(out, -1)
 		var times []string
 		for _, m := range got {

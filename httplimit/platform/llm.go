@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
@@ -42,9 +43,9 @@ func (m llm) detector() httplimit.Detector {
 		if !needs(r.Status, r.Header) {
 			return httplimit.Verdict{}
 		}
-		code, text := "", envelope.JSONText(r.Body, r.Complete)
+		code, texts := "", envelope.JSONTexts(r.Body, r.Complete)
 		for _, at := range m.at {
-			found, _ := text(at)
+			found := strings.Join(texts(at), "") // there is one at most
 			if slices.Contains(m.spent, found) {
 				return ignored(found, spentReason)
 			}

@@ -45,7 +45,7 @@ rules:
         outage_policy: closed
       - {name: ip, permits: 10000, interval: 20s, outage_policy: {local_quota: 8}, type: overall, leave_free: 500, leave_free_for: 1m}
       - {name: elsewhere, outage_policy: open}
-    detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], wait_from_body: [error.details.*.retryDelay], max_wait: 1m}]
+    detectors: [http, mine, {status: [429, 503], paths: ["/v1/*"], header: {X-State: "!ok"}, json: {error.code: "limit*|quota*", errors.*.type: "LIMIT"}, reason: busy, scope: account, banned: true, wait: 5s, wait_from: [X-Reset], wait_from_body: [error.details.*.retryDelay], max_wait: 1m}]
   - detectors: [github]
     dry_run: true
 `
@@ -157,6 +157,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a signature's statuses", "rules:\n- detectors:\n  - status: [4294967725]\n", 3, "rules[0].detectors[0].status", "no status"},
 		{"a signature without one", "rules:\n- detectors:\n  - json: {code: a}\n", 3, "rules[0].detectors[0].status", "there is none"},
 		{"a signature's pattern", "rules:\n- detectors:\n  - status: 429\n    json:\n      a: 3\n", 5, "rules[0].detectors[0].json.a", "put it in quotes"},
+		{"a signature's path", "rules:\n- detectors:\n  - status: 200\n    json: {\"errors[].type\": a}\n", 4, "rules[0].detectors[0].json", "a list's elements are *, as in errors.*.type"},
 		{"a signature's wait", "rules:\n- detectors:\n  - status: 429\n    wait: 25h\n", 4, "rules[0].detectors[0].wait", "25h0m0s is not in"},
 		{"a detector", "rules:\n- detectors:\n  - http\n  - htpp\n", 4, "rules[0].detectors[1]", `"htpp" is not known; there are anthropic,`},
 		{"a pattern", "rules:\n- match:\n    patterns:\n    - /a\n    - /{a}{b}\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", "/{a}{b}"},

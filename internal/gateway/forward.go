@@ -34,12 +34,12 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			u.RawQuery = pr.In.URL.RawQuery // ReverseProxy drops what it cannot parse
 			pr.Out.URL, pr.Out.Host = &u, u.Host
 			for name := range pr.Out.Header {
-				if strings.HasPrefix(name, "X-Forwarded-") {
+				// Servers that hand fields to programs as variables, such as CGI, take _ for -.
+				switch field := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")); {
+				case field == TokenHeader, field == "Proxy-Authorization", field == "Forwarded", strings.HasPrefix(field, "X-Forwarded-"):
 					delete(pr.Out.Header, name)
 				}
 			}
-			pr.Out.Header.Del(TokenHeader)
-			pr.Out.Header.Del("Proxy-Authorization")
 			pr.In.Context().Value(pendingKey{}).(*pending).body = keepBody(pr.Out)
 		},
 		ModifyResponse: func(resp *http.Response) error {
@@ -70,7 +70,13 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if wait, ok := preferredWait(r.Header); ok {
 		ctx = httplimit.ContextWithMaxWait(ctx, wait)
 	}
-	g.proxy.ServeHTTP(rec, r.WithContext(ctx))
+	out := r.WithContext(ctx)
+	if hasBody(r) { // the server goes on using r and its Body
+		body := newClientBody(rec, r)
+		defer body.end()
+		out.Body = body
+	}
+	g.proxy.ServeHTTP(rec, out)
 	rec.strip()
 }
 

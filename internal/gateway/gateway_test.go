@@ -112,7 +112,7 @@ func TestHosts(t *testing.T) {
 			if want == "" {
 				require.Equal(t, 403, w.Code, target)
 				require.True(t, ours(w))
-				require.Contains(t, w.Body.String(), "neither a host of the rules nor one of --allow")
+				require.Contains(t, w.Body.String(), "neither one of the rules nor one of --allow")
 			} else {
 				require.Equal(t, 200, w.Code, target)
 			}

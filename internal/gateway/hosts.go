@@ -121,12 +121,11 @@ func (h hosts) find(s string) (o origin, err error) {
 }
 
 // originOf returns the origin of the authority of a URL, with the scheme's port if it has none. The Gateway uses only
-// the origin to check the hosts, to dial, and for the Host that it sends to the platform. If s is no authority,
-// originOf returns an error, and an origin that may only be shown in the log.
+// the origin to check the hosts, to dial, and for the Host that it sends to the platform.
 func originOf(scheme, s string) (origin, error) {
 	a, err := authority.Parse(s)
 	if err != nil {
-		return origin{scheme: scheme, host: s[strings.LastIndexByte(s, '@')+1:]}, err
+		return origin{}, err
 	}
 	return origin{scheme, a.Host, cmp.Or(a.Port, defaultPorts[scheme])}, nil
 }

@@ -4,8 +4,10 @@ package gateway
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -159,5 +161,52 @@ func FuzzRoute(f *testing.F) {
 			}
 			require.Contains(t, []string{"10.0.0.1", "xn--bcher-kva.example", "xn--r8jz45g.example"}, host, "%q", line)
 		}
+	})
+}
+
+// TestWhatIsNoHostIsNotRepeated checks that a token, which stands where a host belongs if the host is missing, is neither logged nor
+// sent back, whatever it looks like and in every mode; and that the log has the host if it is one of the list.
+func TestWhatIsNoHostIsNotRepeated(t *testing.T) {
+	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
+		var log bytes.Buffer
+		g, err := New(client, listed, WithLogger(slog.New(slog.NewJSONHandler(&log, nil))), WithBase(says(200, "")))
+		require.NoError(t, err)
+		for _, token := range []string{"bot123:AAs3cret", "s3cret", "123456:8080", "s3cret.7", "a@s3cret", "s3cret:pass@b", "xoxb-s3cret_1", "[s3cret]", "s3cret..", "s3cret%20x", "10.0.0.2"} {
+			for _, asked := range append(routes(token), "GET /"+token, "GET //"+token+"/sendMessage", "GET http://user:s3cret@"+token+"/") {
+				log.Reset()
+				method, target, _ := strings.Cut(asked, " ")
+				r := &http.Request{Method: method, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Host: "gateway", Body: http.NoBody}
+				if r.URL, err = url.Parse(target); method == http.MethodConnect {
+					r.Host, r.URL, err = target, &url.URL{Host: target}, nil
+				}
+				if err != nil {
+					continue // the server rejects it
+				}
+				w := httptest.NewRecorder()
+				g.ServeHTTP(w, r)
+				require.Contains(t, []int{403, 404}, w.Code, asked)
+				said := w.Body.String() + log.String()
+				for field, values := range w.Header() {
+					said += field + strings.Join(values, "")
+				}
+				for _, secret := range []string{token, "s3cret", "123456", "AAs3"} {
+					require.NotContains(t, said, secret, asked)
+				}
+				require.Contains(t, log.String(), `"status":`)
+			}
+		}
+		log.Reset()
+		require.Equal(t, 200, do(g, "GET", "/www.EXAMPLE.com/a").Code)
+		require.Contains(t, log.String(), `"url":"https://www.example.com/a"`)
+
+		tunnel := context.WithValue(t.Context(), tunnelKey{}, &tunnelConn{origin: origin{"https", "www.example.com", "443"}})
+		r := httptest.NewRequestWithContext(tunnel, "GET", "/", nil)
+		r.Host = "s3cret"
+		w := httptest.NewRecorder()
+		log.Reset()
+		g.ServeHTTP(w, r)
+		require.Equal(t, 421, w.Code)
+		require.Contains(t, w.Body.String(), "www.example.com")
+		require.NotContains(t, w.Body.String()+log.String(), "s3cret")
 	})
 }

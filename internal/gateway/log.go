@@ -40,10 +40,10 @@ func (rec *recorder) strip() {
 // Unwrap lets an http.ResponseController reach the ResponseWriter.
 func (rec *recorder) Unwrap() http.ResponseWriter { return rec.ResponseWriter }
 
-// record logs a request when its response has ended.
+// record logs a request when its response has ended. Without a route nothing of its target is logged.
 func (g *Gateway) record(r *http.Request, to *route, rec *recorder, start time.Time) {
 	attrs := []any{slog.String("method", r.Method), slog.Int("status", rec.status), slog.Int64("took_ms", time.Since(start).Round(time.Millisecond).Milliseconds())}
-	if to != nil && to.url != nil && to.url.Host != "" { // in base-URL mode the URL has none until the host is allowed
+	if to != nil && to.url != nil {
 		u := *to.url
 		u.RawQuery, u.ForceQuery = "", false
 		attrs = append(attrs, slog.String("url", httplimit.RedactURL(&u)))

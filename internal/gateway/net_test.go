@@ -93,7 +93,7 @@ func (x *relay) direct(h2 bool) *http.Client {
 	return &http.Client{Transport: &http.Transport{Protocols: p}}
 }
 
-// TestLogOfADeniedRequest checks that the log has the host of a request that was denied, in each mode, without a secret,
+// TestLogOfADeniedRequest checks that the log has the status of a request that was denied, in each mode, without anything of its target,
 // and what it took with its unit.
 func TestLogOfADeniedRequest(t *testing.T) {
 	x := relayTo(t, func(http.ResponseWriter, *http.Request) {})
@@ -101,9 +101,10 @@ func TestLogOfADeniedRequest(t *testing.T) {
 		before := len(x.log.String())
 		require.Equal(t, 403, do(x.g, "GET", target).Code)
 		line := x.log.String()[before:]
-		require.Regexp(t, ` (host=denied\.example\.com|url=http://\S*denied\.example\.com/path) `, line)
+		require.Contains(t, line, " status=403 ")
 		require.Regexp(t, ` took_ms=\d+ `, line)
 		require.NotContains(t, line, "secret")
+		require.NotContains(t, line, "denied")
 	}
 }
 

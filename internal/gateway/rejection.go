@@ -67,17 +67,15 @@ func unauthorized(proxied bool) *rejection {
 	return no
 }
 
-func forbidden(o origin, why error) *rejection {
-	detail := strconv.Quote(o.authority()) + " is neither a host of the rules nor one of --allow"
-	if why != nil {
-		detail += ": " + why.Error()
-	}
-	return denied(http.StatusForbidden, "The host is not allowed", detail+".")
+// forbidden does not repeat the host: if the client left it out, a token of the path stands in its place.
+func forbidden() *rejection {
+	return denied(http.StatusForbidden, "The host is not allowed",
+		"The request names a host that is neither one of the rules nor one of --allow. A path is /HOST/PATH, such as /api.example.com/v1/messages.")
 }
 
-func misdirected(asked, tunnel origin) *rejection {
+func misdirected(tunnel origin) *rejection {
 	return denied(http.StatusMisdirectedRequest, "The request is for another host than its tunnel",
-		strconv.Quote(asked.authority())+" was asked for in a tunnel to "+strconv.Quote(tunnel.authority())+".")
+		"The tunnel is to "+strconv.Quote(tunnel.authority())+".")
 }
 
 func noHost() *rejection {
@@ -104,7 +102,10 @@ func rejectionOf(r *http.Request, err error) *rejection {
 	}
 	var gone errForbidden
 	if errors.As(err, &gone) {
-		return forbidden(gone.origin, nil)
+		return forbidden()
+	}
+	if errors.Is(err, errStalled) {
+		return &rejection{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
 	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {

@@ -21,7 +21,7 @@ type route struct {
 
 type routeKey struct{}
 
-// route returns where a request goes, or a rejection if it may not go anywhere.
+// route returns where a request goes, which is an allowed origin, or a rejection if it may not go anywhere.
 func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 	t := tunnelOf(r.Context())
 	proxied := r.Method == http.MethodConnect || r.URL.IsAbs()
@@ -38,7 +38,7 @@ func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 		to.origin, err = originOf("https", r.Host)
 	case t != nil:
 		if to.origin, err = originOf("https", r.Host); to.origin != t.origin {
-			return nil, misdirected(to.origin, t.origin)
+			return nil, misdirected(t.origin)
 		}
 		to.url = &u
 	case proxied: // the Host field says nothing (RFC 9112 section 3.2.2)
@@ -53,7 +53,7 @@ func (g *Gateway) route(r *http.Request) (*route, *rejection) {
 		to.url = rest
 	}
 	if err != nil || !hosts.allowed(to.origin) {
-		return to, forbidden(to.origin, err)
+		return nil, forbidden() // and what the client wrote there is shown to nobody: it may be a token
 	}
 	if to.url != nil {
 		to.url.Scheme, to.url.Host, to.url.User = to.origin.scheme, to.origin.authority(), nil

@@ -8,18 +8,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log"
 	"net"
 	"net/http"
 	"time"
 )
-
-// tunnelHeader bounds how long a client may take to send the header of a request in a tunnel.
-const tunnelHeader = 30 * time.Second
-
-// MaxStreams is how many requests a client may have in flight on one HTTP/2 connection of a tunnel. Most of them
-// wait.
-const MaxStreams = 1000
 
 // tunnels serves what comes through CONNECT. It is a server of its own, on connections hijacked from the other
 // server.
@@ -55,14 +47,9 @@ func tunnelOf(ctx context.Context) *tunnelConn {
 
 func newTunnels(g *Gateway) *tunnels {
 	t := &tunnels{ca: g.cfg.ca, conns: make(chan net.Conn), closed: make(chan struct{})}
-	t.server = &http.Server{
-		Handler:           g,
-		ReadHeaderTimeout: tunnelHeader,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
-		ErrorLog:          log.New(io.Discard, "", 0), // it would log the clients' handshakes that fail
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn())
-		},
+	t.server = NewServer(g)
+	t.server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return context.WithValue(ctx, tunnelKey{}, c.(*tls.Conn).NetConn())
 	}
 	go func() { _ = t.server.Serve(t) }() // it returns when shutdown closes t
 	return t

@@ -8,42 +8,37 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
 
-// JSONText returns a function that returns the text of the value at a path of a body, such as "error.code", or false where
-// there is none: a string's content, or a number or boolean as it is written. Of a body that is not complete, or no JSON,
-// it finds nothing.
-func JSONText(body []byte, complete bool) func(path string) (string, bool) {
+// JSONTexts returns a function that returns the texts of the values at a path of a body, such as "error.code": a string's
+// content, or a number or boolean as it is written. A * in the path stands for each element of a list or member of an
+// object, as in "errors.*.type"; the texts of a list are in its order, those of an object in the order of its names. Of a body that is not complete, or no JSON, it finds nothing.
+func JSONTexts(body []byte, complete bool) func(path string) []string {
 	root := parseJSON(body, complete)
-	return func(path string) (string, bool) {
-		all := texts(root, strings.Split(path, "."), false)
-		if len(all) == 0 {
-			return "", false
+	return func(path string) []string { return texts(root, strings.Split(path, "."), nil) }
+}
+
+// CheckPath returns what is wrong with a path of values in a body that is JSON or XML, with an example of a right one; "" when nothing
+// is. A path that is written as in another language, and would never be found, is wrong.
+func CheckPath(path string, isXML bool) string {
+	segments := strings.Split(path, ".")
+	for _, s := range segments {
+		switch {
+		case s == "" || strings.HasPrefix(path, "/"):
+			return "is no path; it is such as error.code"
+		case isXML && strings.Contains(s, "*"):
+			return "has a *, which only a path of JSON may have; it is such as Error.Code"
+		case strings.ContainsAny(s, "[]") || s == "$":
+			return "is no path; a list's elements are *, as in errors.*.type, or have a number, as in errors.0.type"
+		case strings.Contains(s, "*") && s != "*":
+			return "has a * beside other characters; * stands for all elements or members, as in errors.*.type"
 		}
-		return all[0], true
 	}
-}
-
-// JSONTexts is [JSONText] for paths in which * stands for each element of a list or member of an object, such as
-// "error.details.*.retryDelay". It returns the texts of all values, by path.
-func JSONTexts(body []byte, complete bool, paths []string) (all [][]string) {
-	root := parseJSON(body, complete)
-	for _, path := range paths {
-		all = append(all, texts(root, strings.Split(path, "."), true))
-	}
-	return all
-}
-
-// XMLTexts returns what [XMLText] finds at each path.
-func XMLTexts(body []byte, complete bool, paths []string) (all [][]string) {
-	textAt := XMLText(body, complete)
-	for _, path := range paths {
-		text, _ := textAt(path)
-		all = append(all, []string{text})
-	}
-	return all
+	return ""
 }
 
 func parseJSON(body []byte, complete bool) (root any) {
@@ -55,41 +50,42 @@ func parseJSON(body []byte, complete bool) (root any) {
 	return root
 }
 
-// texts returns the texts of the values at a path below value.
-func texts(value any, path []string, stars bool) (all []string) {
+// texts appends to all the texts of the values at a path below value. It looks at each value at most once.
+func texts(value any, path, all []string) []string {
 	if len(path) == 0 {
 		switch v := value.(type) {
 		case string:
-			return []string{v}
+			return append(all, v)
 		case json.Number:
-			return []string{v.String()}
+			return append(all, v.String())
 		case bool:
-			return []string{strconv.FormatBool(v)}
+			return append(all, strconv.FormatBool(v))
 		}
-		return nil
+		return all
 	}
-	key, star := path[0], stars && path[0] == "*"
+	key := path[0]
 	switch v := value.(type) {
 	case map[string]any:
-		for k, inner := range v {
-			if star || k == key {
-				all = append(all, texts(inner, path[1:], stars)...)
-			}
+		if key != "*" {
+			return texts(v[key], path[1:], all)
+		}
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			all = texts(v[name], path[1:], all)
 		}
 	case []any:
 		for i, inner := range v {
-			if star || strconv.Itoa(i) == key {
-				all = append(all, texts(inner, path[1:], stars)...)
+			if key == "*" || strconv.Itoa(i) == key {
+				all = texts(inner, path[1:], all)
 			}
 		}
 	}
 	return all
 }
 
-// XMLText returns a function that returns the text of the first element at a path of a body, such as "Error.Code", or
-// false where there is none. Of a body that is not complete, or no XML, it finds nothing.
-func XMLText(body []byte, complete bool) func(path string) (string, bool) {
-	found := map[string]string{}
+// XMLTexts returns a function that returns the text of the first element at a path of a body, such as "Error.Code", or
+// none. Of a body that is not complete, or no XML, it finds nothing.
+func XMLTexts(body []byte, complete bool) func(path string) []string {
+	found := map[string][]string{}
 	var at []string
 	var text strings.Builder
 	d := xml.NewDecoder(bytes.NewReader(body))
@@ -110,14 +106,11 @@ func XMLText(body []byte, complete bool) func(path string) (string, bool) {
 		case xml.EndElement:
 			path := strings.Join(at, ".")
 			if _, twice := found[path]; !twice {
-				found[path] = strings.TrimSpace(text.String())
+				found[path] = []string{strings.TrimSpace(text.String())}
 			}
 			at = at[:len(at)-1]
 			text.Reset()
 		}
 	}
-	return func(path string) (string, bool) {
-		s, ok := found[path]
-		return s, ok
-	}
+	return func(path string) []string { return found[path] }
 }

@@ -78,7 +78,7 @@ func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer)
 	// The default handler prints the error and calls os.Exit.
 	app.ExitErrHandler = func(context.Context, *cli.Command, error) {}
 	app.OnUsageError = OnUsageError
-	err := app.Run(ctx, args)
+	err := runStrictly(ctx, app, args)
 	help := app.Name + " --help"
 	if len(args) > 1 && app.Command(args[1]) != nil {
 		help = app.Name + " " + args[1] + " --help"
@@ -97,6 +97,9 @@ func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer)
 
 // OnUsageError returns an error of usage, which names the flag that was perhaps meant.
 func OnUsageError(_ context.Context, c *cli.Command, err error, _ bool) error {
+	if flag := emptyValue.FindStringSubmatch(err.Error()); flag != nil {
+		return emptyFlag(flag[1])
+	}
 	if _, flag, ok := strings.Cut(err.Error(), "provided but not defined: "); ok {
 		flag = strings.TrimLeft(flag, "-")
 		err = fmt.Errorf("%w%s", err, DidYouMean(flag, "--", strings.TrimLeft(cli.SuggestFlag(c.Flags, flag, false), "-")))

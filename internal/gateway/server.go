@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"errors"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"sync"
+	"time"
+)
+
+// The bounds of a Server. None of them bounds a whole request: a stream of events may be silent for hours while the client
+// listens, and an upload may take as long as its bytes keep coming.
+const (
+	headerTimeout = 10 * time.Second // for the handshake, and for the header of a request
+	unreadTimeout = 10 * time.Second // for the body of a request that is rejected without reading it
+	stallTimeout  = time.Minute      // without a byte of a request's body, or for one write to a client that does not read
+	idleTimeout   = 2 * time.Minute  // between two requests; longer than the 90 s of Go's clients, so that these close first
+)
+
+// MaxStreams is how many requests a client may have in flight on one HTTP/2 connection. Most of them wait.
+const MaxStreams = 1000
+
+// NewServer returns a server for h that clients cannot hold on to: it bounds how long it waits for a handshake, a header, and the
+// next request, and for a body that h does not read. The listener is a [Listener], which bounds the rest.
+func NewServer(h http.Handler) *http.Server {
+	return &http.Server{
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if hasBody(r) {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadTimeout)) // of net/http's, which can
+			}
+			h.ServeHTTP(w, r)
+		}),
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
+		ErrorLog:          log.New(io.Discard, "", 0), // it would log the clients' handshakes that fail
+	}
+}
+
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// errStalled is the error of a body of which no byte came for stallTimeout.
+var errStalled = errors.New("gateway: the body of the request stopped coming")
+
+// A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
+// platform takes, nothing is bounded.
+type clientBody struct {
+	io.ReadCloser
+	mu      sync.Mutex
+	control *http.ResponseController // nil when the handler returns: it must not be used then
+	ended   bool
+}
+
+func newClientBody(w http.ResponseWriter, r *http.Request) *clientBody {
+	b := &clientBody{ReadCloser: r.Body, control: http.NewResponseController(w)}
+	b.deadline(time.Time{}) // the body may wait for permits
+	return b
+}
+
+// deadline sets when a Read fails. A ResponseWriter that is not net/http's may have none.
+func (b *clientBody) deadline(t time.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.control != nil {
+		_ = b.control.SetReadDeadline(t)
+	}
+}
+
+// Read is that of io.Reader.
+func (b *clientBody) Read(p []byte) (int, error) {
+	b.deadline(time.Now().Add(stallTimeout))
+	n, err := b.ReadCloser.Read(p)
+	b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = errStalled
+	}
+	if err != nil {
+		b.mu.Lock()
+		b.ended = true
+		b.mu.Unlock()
+	}
+	return n, err
+}
+
+// end ends the use of the ResponseWriter. The server may read what is left of the body, to use the connection again.
+func (b *clientBody) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended {
+		_ = b.control.SetReadDeadline(time.Now().Add(unreadTimeout))
+	}
+	b.control = nil
+}
+
+// A Listener bounds what one source can take of a server: its connections, and the time of a write.
+type Listener struct {
+	net.Listener
+	most   int
+	report func(source string, rejected int)
+
+	mu       sync.Mutex
+	conns    map[netip.Prefix]int
+	rejected int       // since the last report
+	next     time.Time // when there may be another
+}
+
+// reportEvery is how far apart the reports of rejected connections are, however many there are.
+const reportEvery = time.Minute
+
+// NewListener returns a Listener that closes at once what a source connects beyond most connections; 0 is no bound. A source is an
+// IPv4 address, or a /64 of IPv6. The function report is told at most once a minute of the last source and of how many connections were closed.
+func NewListener(ln net.Listener, most int, report func(source string, rejected int)) *Listener {
+	return &Listener{Listener: ln, most: most, report: report, conns: map[netip.Prefix]int{}}
+}
+
+// Accept is that of net.Listener.
+func (l *Listener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		source, known := sourceOf(c.RemoteAddr())
+		if !known || l.enter(source) {
+			return &boundConn{Conn: c, leave: sync.OnceFunc(func() { l.leave(source) })}, nil
+		}
+		_ = c.Close()
+	}
+}
+
+func (l *Listener) enter(source netip.Prefix) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.most == 0 || l.conns[source] < l.most {
+		l.conns[source]++
+		return true
+	}
+	l.rejected++
+	if now := time.Now(); !now.Before(l.next) {
+		l.report(source.String(), l.rejected)
+		l.rejected, l.next = 0, now.Add(reportEvery)
+	}
+	return false
+}
+
+func (l *Listener) leave(source netip.Prefix) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conns[source]--; l.conns[source] <= 0 {
+		delete(l.conns, source)
+	}
+}
+
+// sourceOf returns what counts as one source. A subscriber usually has a whole /64.
+func sourceOf(a net.Addr) (netip.Prefix, bool) {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err != nil {
+		return netip.Prefix{}, false
+	}
+	addr, bits := ap.Addr().WithZone("").Unmap(), 64
+	if addr.Is4() {
+		bits = 32
+	}
+	p, err := addr.Prefix(bits)
+	return p, err == nil
+}
+
+// A boundConn is a connection of a Listener.
+type boundConn struct {
+	net.Conn
+	leave func()
+}
+
+// Write is that of io.Writer. It fails if the client does not take it within stallTimeout.
+func (c *boundConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(stallTimeout)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// Close is that of io.Closer.
+func (c *boundConn) Close() error {
+	c.leave()
+	return c.Conn.Close()
+}

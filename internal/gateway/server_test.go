@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/stretchr/testify/require"
+)
+
+// A pipes is a net.Listener whose connections are pipes, from the addresses that they are dialled from.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+	once   sync.Once
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
+func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// A pipeFrom is a pipe from an address.
+type pipeFrom struct {
+	net.Conn
+	from net.Addr
+}
+
+func (p pipeFrom) RemoteAddr() net.Addr { return p.from }
+
+// dial connects from an address. What the server sends is read as it comes.
+func (p *pipes) dial(from string) *stranger {
+	near, far := net.Pipe()
+	ap, err := net.ResolveTCPAddr("tcp", from)
+	if err != nil {
+		panic(err)
+	}
+	s := &stranger{Conn: near, since: time.Now()}
+	go s.read()
+	p.conns <- pipeFrom{far, ap}
+	return s
+}
+
+// A stranger is a client that reads all that comes.
+type stranger struct {
+	net.Conn
+	since time.Time
+
+	mu   sync.Mutex
+	got  strings.Builder
+	gone time.Duration // after which the server closed; 0 while it has not
+}
+
+func (s *stranger) read() {
+	buf := make([]byte, 1<<10)
+	for {
+		n, err := s.Conn.Read(buf)
+		s.mu.Lock()
+		s.got.Write(buf[:n])
+		if err != nil {
+			s.gone = max(time.Since(s.since), 1)
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (s *stranger) all() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.got.String()
+}
+
+func (s *stranger) left() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone
+}
+
+func (s *stranger) send(format string, args ...any) *stranger {
+	_, _ = fmt.Fprintf(s.Conn, format, args...) // it fails when the server has closed
+	return s
+}
+
+// served runs f with a gateway that needs a token, as the command serves it, in virtual time.
+func served(t *testing.T, most int, base platform, f func(t *testing.T, p *pipes, log *reports)) {
+	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
+		g, err := New(client, []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{"a.example.com"}},
+			Limits: []httplimit.Limit{{Name: name, Rate: ratelimiter.Rate{Permits: 3, Interval: time.Minute}}}}}, WithToken("sixteen-letters-"), WithBase(base), WithMaxWait(3*time.Minute))
+		require.NoError(t, err)
+		log := &reports{}
+		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
+		server := NewServer(g)
+		server.Protocols = &http.Protocols{}
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+		ended := make(chan struct{})
+		go func() { _ = server.Serve(NewListener(p, most, log.note)); close(ended) }()
+		f(t, p, log)
+		_ = server.Close()
+		<-ended
+	})
+}
+
+// reports are what a Listener told.
+type reports struct {
+	mu   sync.Mutex
+	told []string
+}
+
+func (r *reports) note(source string, rejected int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.told = append(r.told, fmt.Sprint(source, " ", rejected))
+}
+
+const authorized = "X-Gateway-Token: sixteen-letters-\r\n"
+
+// TestStrangersAreCut checks when the server leaves a client that has no token: one that says nothing, one whose header or body
+// trickles, and one that keeps its connection after its rejection.
+func TestStrangersAreCut(t *testing.T) {
+	served(t, 0, says(200, "ok"), func(t *testing.T, p *pipes, _ *reports) {
+		silent := p.dial("192.0.2.1:1000")
+		header := p.dial("192.0.2.1:1001").send("GET / HTTP/1.1\r\n")
+		length := p.dial("192.0.2.1:1002").send("POST /a.example.com/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+		chunked := p.dial("192.0.2.1:1003").send("POST /a.example.com/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+		idle := p.dial("192.0.2.1:1004").send("GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n\r\n")
+		trickles := []*stranger{header, length, chunked}
+		for range 9 {
+			time.Sleep(time.Second)
+			for i, s := range trickles {
+				s.send("%s", []string{"X-A: b\r\n", "x", "1\r\nx\r\n"}[i])
+			}
+		}
+		synctest.Wait()
+		for _, s := range append(trickles, silent) {
+			require.Zero(t, s.left())
+		}
+		require.Contains(t, idle.all(), "401 Unauthorized")
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		require.Equal(t, headerTimeout, silent.left())
+		require.Equal(t, headerTimeout, header.left())
+		for _, s := range []*stranger{length, chunked} {
+			require.GreaterOrEqual(t, s.left(), unreadTimeout)
+			require.Less(t, s.left(), unreadTimeout+time.Second, "net/http lingers for half a second after it has closed its half")
+			require.Contains(t, s.all(), "401 Unauthorized")
+		}
+		require.Equal(t, idleTimeout, idle.left())
+	})
+}
+
+// TestOthersGetThrough checks that a source which has all the connections that it may have shuts out nobody else, that an IPv6 source is
+// a /64, that what it closes is free for it again, and that reports are rare.
+func TestOthersGetThrough(t *testing.T) {
+	served(t, 3, says(200, "ok"), func(t *testing.T, p *pipes, log *reports) {
+		for _, addresses := range [][]string{{"192.0.2.1", "192.0.2.1"}, {"[2001:db8::1]", "[2001:db8:0:0:ffff::2]"}, {"[::ffff:192.0.2.9]", "192.0.2.9"}} {
+			var held []*stranger
+			for i := range 3 {
+				held = append(held, p.dial(fmt.Sprint(addresses[i%2], ":", 1000+i)))
+			}
+			for i := range 50 {
+				s := p.dial(fmt.Sprint(addresses[1], ":", 2000+i))
+				synctest.Wait()
+				require.NotZero(t, s.left(), "beyond its connections")
+			}
+			for _, s := range held {
+				require.Zero(t, s.left())
+			}
+			require.NoError(t, held[0].Close())
+			synctest.Wait()
+			again := p.dial(addresses[1]+":3000").send("%s", "GET /none/ HTTP/1.1\r\nHost: x\r\n\r\n")
+			synctest.Wait()
+			require.Contains(t, again.all(), "401 Unauthorized")
+		}
+		other := p.dial("[2001:db8:0:1::1]:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
+		synctest.Wait()
+		require.Contains(t, other.all(), "200 OK")
+		require.Equal(t, []string{"192.0.2.1/32 1"}, log.told)
+		time.Sleep(reportEvery)
+		for i := range 9 {
+			p.dial(fmt.Sprint("192.0.2.7:", 1000+i))
+		}
+		synctest.Wait()
+		require.Equal(t, []string{"192.0.2.1/32 1", "192.0.2.7/32 150"}, log.told)
+	})
+}
+
+// TestNothingIsCutThatGoesOn checks with HTTP/1 and HTTP/2 that a stream of events which is silent for hours, an upload that is slow, one
+// that waits for its permits or for a platform which does not read, and a long download reach their ends.
+func TestNothingIsCutThatGoesOn(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		t.Run(fmt.Sprintf("h2=%v", h2), func(t *testing.T) {
+			base := platform(func(r *http.Request) (*http.Response, error) {
+				time.Sleep(10 * time.Minute) // without reading the body
+				n, err := io.Copy(io.Discard, r.Body)
+				if err != nil {
+					return nil, err
+				}
+				in, out := io.Pipe()
+				go func() {
+					for range 3 {
+						fmt.Fprintf(out, "data: %d\n\n", n)
+						time.Sleep(2 * time.Hour)
+					}
+					_ = out.Close()
+				}()
+				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: in, ContentLength: -1, Request: r}, nil
+			})
+			served(t, 1, base, func(t *testing.T, p *pipes, _ *reports) {
+				protocols := &http.Protocols{}
+				protocols.SetHTTP1(!h2)
+				protocols.SetUnencryptedHTTP2(h2)
+				for i := range 4 { // the last one waits for a permit
+					c := &http.Client{Transport: &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+						near, far := net.Pipe()
+						p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(i+1)), Port: 1}}
+						return near, nil
+					}}}
+					in, out := io.Pipe()
+					go func() {
+						for range 100 {
+							_, _ = io.WriteString(out, strings.Repeat("x", 1000))
+							time.Sleep(stallTimeout - time.Second)
+						}
+						_ = out.Close()
+					}()
+					req, err := http.NewRequestWithContext(t.Context(), "POST", "http://gateway/a.example.com/", in)
+					require.NoError(t, err)
+					req.Header.Set(TokenHeader, "sixteen-letters-")
+					began := time.Now()
+					resp, err := c.Do(req)
+					require.NoError(t, err, "after %v", time.Since(began))
+					body, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.Equal(t, strings.Repeat("data: 100000\n\n", 3), string(body))
+					require.NoError(t, resp.Body.Close())
+					c.CloseIdleConnections()
+				}
+			})
+		})
+	}
+}
+
+// TestStalledBody checks that a client of which no byte of its body comes any more gets 408, a minute after the last one.
+func TestStalledBody(t *testing.T) {
+	reads := platform(func(r *http.Request) (*http.Response, error) {
+		_, err := io.Copy(io.Discard, r.Body)
+		return nil, err
+	})
+	served(t, 0, reads, func(t *testing.T, p *pipes, _ *reports) {
+		s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\nx")
+		time.Sleep(30 * time.Second)
+		s.send("y")
+		synctest.Wait()
+		time.Sleep(stallTimeout - 1)
+		synctest.Wait()
+		require.Empty(t, s.all())
+		time.Sleep(1)
+		synctest.Wait()
+		require.Contains(t, s.all(), "408 Request Timeout")
+		require.Contains(t, s.all(), "Proxy-Status: rrl-gateway; error=http_request_error")
+	})
+}
+
+// TestClientThatDoesNotRead checks that a write to a client which does not read fails after a minute, also after earlier ones.
+func TestClientThatDoesNotRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pipes{conns: make(chan net.Conn, 1)}
+		near, far := net.Pipe()
+		p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 2}}
+		c, err := NewListener(p, 0, nil).Accept()
+		require.NoError(t, err)
+		go func() { _, _ = io.ReadFull(near, make([]byte, 10)) }()
+		_, err = io.WriteString(c, strings.Repeat("x", 10))
+		require.NoError(t, err)
+		time.Sleep(time.Hour)
+		began := time.Now()
+		_, err = io.WriteString(c, "x")
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Equal(t, stallTimeout, time.Since(began))
+		require.NoError(t, c.Close())
+	})
+}
