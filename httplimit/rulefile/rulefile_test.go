@@ -104,7 +104,7 @@ func TestParseEverything(t *testing.T) {
 	require.Same(t, own, r.Detectors[1])
 	require.Equal(t, httplimit.Signature{
 		Status: []int{429, 503}, Paths: []string{"/v1/*"}, Header: map[string]string{"X-State": "!ok"},
-		JSON: map[string]string{"error.code": "limit*|quota*"}, Reason: "busy", Scope: "account", Banned: true,
+		JSON: map[string]string{"error.code": "limit*|quota*", "errors.*.type": "LIMIT"}, Reason: "busy", Scope: "account", Banned: true,
 		Wait: 5 * time.Second, WaitFrom: []string{"X-Reset"}, WaitFromBody: []string{"error.details.*.retryDelay"}, MaxWait: time.Minute,
 	}, r.Detectors[2])
 	require.Len(t, rules[1].Detectors, 1)
