@@ -117,7 +117,7 @@ var mutations = []mutation{
 	{"a refund in a cool-down is lost", "give_back", "if value and not malformed", "if till <= now and value", 0, "ask cool refund time", 4, "do not add up"},
 	{"a reservation that ends in a cool-down is free at once", "reserve", "gain(math.min(back - n, rate - value), value)", "math.min(back - n, rate - value)", 0, "cool reserve time", 4, "in a cool-down"},
 	{"what was parked expires in a cool-down", "set_rate", "if join_early() == 256 then", "if false then", 0, "ask cool rate time", 5, "expire in a cool-down"},
-	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 4, "are left"},
+	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 5, "are left"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask reserve time", 5, "takes longer"},
 }
 
