@@ -276,7 +276,7 @@ func TestStalledBody(t *testing.T) {
 		time.Sleep(stallTimeout - 1)
 		synctest.Wait()
 		require.Empty(t, s.all())
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Contains(t, s.all(), "408 Request Timeout")
 		require.Contains(t, s.all(), "Proxy-Status: rrl-gateway; error=http_request_error")
