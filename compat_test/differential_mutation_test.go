@@ -40,7 +40,7 @@ var mutations = []struct {
 	{"updateRate makes a limiter", "set_rate",
 		"if not was and says", "if false and says", ""},
 	{"a lower rate leaves other clients more", "set_rate",
-		"or old > rate) and 1 or 0", "or old > rate) and 0 or 0", ""},
+		"or old > rate or keeps", "or keeps", ""},
 	{"availablePermits counts a grant that expires in a millisecond", "available",
 		"'-inf', string.format('%.0f', now - interval))", "'-inf', string.format('%.0f', now - interval + 1))", ""},
 }

@@ -119,7 +119,7 @@ var twinRows = []twinRow{
 		s.members = live.newest(c.op.rate)
 		return true
 	}},
-	{id: "12 (others)", title: "a lower rate fits the permits of the other clients", alters: alterOthers},
+	{id: "12 (others)", title: "a lower rate, or a longer interval, fits the permits of the other clients", alters: alterOthers},
 	{id: "8", title: "availablePermits reads, and answers 0 to rate", alters: func(c twinCase, w *twinOutcome) bool {
 		if c.op.name != "availablePermits" || !c.before.initialized() {
 			return false
@@ -245,12 +245,13 @@ func (s twinSlot) fits(rate, old int64) twinMembers {
 	return s.members.newest(rate)
 }
 
-// alterOthers explains what a rate of ours that is lower than before, or whose hash was lost, makes of the permits of the
-// other clients of a PER_CLIENT limiter.
+// alterOthers explains what a rate of ours that is lower than before, whose hash was lost, or that keeps the state for a longer
+// interval makes of the permits of the other clients of a PER_CLIENT limiter.
 func alterOthers(c twinCase, w *twinOutcome) bool {
 	typ, old := c.before.hash["type"], c.before.number("rate")
+	longer := c.op.keep && c.before.number("interval") < c.op.interval
 	if !c.op.setsRate() || c.op.typ != "1" || w.answer.word != "null" && w.answer.word != "true" ||
-		typ == "" && old == 0 && !c.op.keep || typ == "1" && 0 < old && old <= c.op.rate {
+		typ == "" && old == 0 && !c.op.keep || typ == "1" && 0 < old && old <= c.op.rate && !longer {
 		return false
 	}
 	changed := false

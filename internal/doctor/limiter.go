@@ -289,7 +289,7 @@ func (p *patient) longLength() []Finding {
 			switch m.Layout() {
 			case wire.LayoutLc0I:
 				n++
-			case wire.LayoutOurs:
+			case wire.LayoutFI, wire.LayoutBc0IShort, wire.LayoutBc0ILong, wire.LayoutOurs:
 				return nil
 			}
 		}
