@@ -272,6 +272,16 @@ func alterOthers(c twinCase, w *twinOutcome) bool {
 		left := c.op.rate - members.total()
 		changed = changed || !s.has || s.value != left || used > c.op.rate
 		s.has, s.value, s.members = true, left, members
+		// What has a TTL lives for as long as the permits in use, but no longer than the hash.
+		stay := c.op.interval
+		if w.state.hashTTL >= 0 {
+			stay = min(stay, w.state.hashTTL)
+		}
+		for _, ttl := range []*int64{&s.valueTTL, &s.permitsTTL} {
+			if *ttl >= 0 && *ttl < stay {
+				*ttl, changed = stay, true
+			}
+		}
 	}
 	return changed
 }
