@@ -54,12 +54,12 @@ func TestReplyThatEndsEarly(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, replays %v", kind, replays), func(t *testing.T) {
 				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 					ctx, cutter := t.Context(), &redistest.Cutter{Delay: time.Millisecond}
-					var opts []Option
+					opts := []Option{WithClientClock()} // that of a server would not be virtual
 					if !replays {
 						opts = append(opts, WithoutReplay())
 					}
 					mine := redistest.Peer(t, rdb, cutter.Option)
-					direct := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t)
+					direct := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithClientClock()))(t)
 					l := redistest.Must(NewShared(mine, direct.config.name, a, opts...))(t)
 					used := func(l *Shared) int64 {
 						return a.largest() - redistest.Must(l.Peek(ctx, 1))(t).Available
