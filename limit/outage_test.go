@@ -4,8 +4,10 @@ package limit
 
 import (
 	"context"
+	"errors"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -281,6 +283,8 @@ func TestOutageLeavesErrorsAlone(t *testing.T) {
 			_, err := l.Allow(t.Context(), 1)
 			require.ErrorContains(t, err, text)
 			require.NotErrorIs(t, err, ratelimiter.ErrUnavailable)
+			require.Equal(t, text[:4] == "NOPE", errors.Is(err, ratelimiter.ErrDenied))
+			require.Equal(t, text[:4] == "WRON", strings.Contains(err.Error(), "choose another one"), "what to do about it")
 		}
 		_, err := l.Allow(t.Context(), 11)
 		require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)

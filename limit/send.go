@@ -112,7 +112,7 @@ func (x *call) failed(sent time.Time, err error) error {
 	failure := dispatch.Failure(err)
 	again := x.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
-		return fmt.Errorf("limit: a call of %s: %w", x.label(), err)
+		return fmt.Errorf("limit: a call of %s: %w", x.label(), failure.Err)
 	}
 	if !again && x.health != nil {
 		x.markDown(x.health, sent, failure)
@@ -177,7 +177,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 		}
 		failure := dispatch.Failure(err)
 		if failure.Outcome == retry.Executed {
-			return fmt.Errorf("limit: %s: %w", what, err)
+			return fmt.Errorf("limit: %s: %w", what, failure.Err)
 		}
 		if !tries.Failed(failure) || failure.Final {
 			if failed != nil {
