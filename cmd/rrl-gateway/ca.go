@@ -35,9 +35,9 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 	if err != nil {
 		return usage("--ca-dir: %w", err)
 	}
-	cert := ca.Certificate()
-	return caText.Execute(stdout, map[string]any{"Cert": filepath.Join(dir, gateway.CACertFile), "Store": filepath.Join(dir, "truststore.p12"),
-		"Until": cert.NotAfter.Format(time.DateOnly), "SHA": fmt.Sprintf("%X", sha256.Sum256(cert.Raw)), "Proxy": proxy, "Host": u.Hostname(), "Port": u.Port()})
+	cert, store := ca.Certificate(), filepath.Join(dir, "truststore.p12")
+	return caText.Execute(stdout, map[string]any{"Cert": filepath.Join(dir, gateway.CACertFile), "Store": store, "Java": javaOptions(store, u),
+		"Until": cert.NotAfter.Format(time.DateOnly), "SHA": fmt.Sprintf("%X", sha256.Sum256(cert.Raw)), "Proxy": proxy})
 }
 
 //go:embed ca.txt
@@ -45,6 +45,20 @@ var caFile string
 
 // caText is what clients need, a line for each.
 var caText = template.Must(template.New("").Funcs(template.FuncMap{"sh": quoted}).Parse(caFile))
+
+// javaOptions returns what JAVA_TOOL_OPTIONS has to be. The JVM splits it at spaces, but for those within quotes.
+func javaOptions(store string, proxy *url.URL) string {
+	options := []string{"javax.net.ssl.trustStore=" + store, "javax.net.ssl.trustStorePassword=changeit"}
+	for _, scheme := range []string{"https", "http"} {
+		options = append(options, scheme+".proxyHost="+proxy.Hostname(), scheme+".proxyPort="+proxy.Port())
+	}
+	for i, o := range options {
+		if options[i] = "-D" + o; strings.ContainsAny(o, " \t'\"") {
+			options[i] = "'" + strings.ReplaceAll(options[i], "'", `'"'"'`) + "'"
+		}
+	}
+	return strings.Join(options, " ")
+}
 
 // quoted returns a word as a shell reads it: as it is if it has only characters that mean themselves.
 func quoted(s string) string {

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/goredisson/ratelimiter/internal/gateway"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v3"
@@ -159,4 +160,24 @@ func TestEmptyFlags(t *testing.T) {
 	}
 	walk(newApp(io.Discard, io.Discard), nil)
 	require.Greater(t, flags, 25)
+}
+
+// TestCALinesAreForAShell has a shell read what ca prints for a folder whose name it would take apart: the variables are the paths,
+// and nothing is run.
+func TestCALinesAreForAShell(t *testing.T) {
+	redistest.NoServer(t)
+	dir := filepath.Join(t.TempDir(), `a b's $(touch ran) "c"`)
+	var out bytes.Buffer
+	require.Equal(t, exitOK, run(t.Context(), []string{"rrl-gateway", "ca", "--ca-dir", dir, "--proxy", "http://127.0.0.1:8080"}, &out, os.Stderr))
+	lines := out.String() + `printf '%s\n' "$HTTPS_PROXY" "$SSL_CERT_FILE" "$REQUESTS_CA_BUNDLE" "$NODE_EXTRA_CA_CERTS" "$JAVA_TOOL_OPTIONS"`
+	sh := exec.Command("sh", "-c", lines)
+	sh.Dir = t.TempDir()
+	read := strings.Split(string(redistest.Must(sh.Output())(t)), "\n")
+	cert, store := filepath.Join(dir, gateway.CACertFile), filepath.Join(dir, "truststore.p12")
+	require.Equal(t, []string{"http://127.0.0.1:8080", cert, cert, cert}, read[:4])
+	require.True(t, strings.HasPrefix(read[4], "'-Djavax.net.ssl.trustStore="+strings.ReplaceAll(store, "'", `'"'"'`)+`' -Djavax.net.ssl.trustStorePassword=changeit -Dhttps.proxyHost=127.0.0.1 `), read[4])
+	require.Empty(t, redistest.Must(os.ReadDir(sh.Dir))(t), "nothing was run")
+	_, line, _ := strings.Cut(out.String(), "# keytool ")
+	line, _, _ = strings.Cut(line, "\n")
+	require.Equal(t, store+"\n"+cert+"\n", string(redistest.Must(exec.Command("sh", "-c", "keytool() { printf '%s\\n' \"${10}\" \"${12}\"; }; keytool "+line).Output())(t)))
 }
