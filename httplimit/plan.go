@@ -186,7 +186,8 @@ type plan struct {
 	dry       []demand // of rules that are a dry run
 	quotas    []quotaDemand
 	detectors []Detector
-	host      string // of the request, in the form in which rules match it
+	rejection RejectionForm // of the first rule with one
+	host      string        // of the request, in the form in which rules match it
 }
 
 // A demand is a number of permits of one limiter that a request spends.
@@ -236,6 +237,9 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		}
 		p.rules = append(p.rules, r.Name)
 		detectors = append(detectors, r.Detectors...)
+		if p.rejection == nil {
+			p.rejection = r.Rejection
+		}
 		for i := range r.Limits {
 			if err := t.demand(p, set, r, i, matched, probe, &running); err != nil {
 				return p, err

@@ -37,6 +37,9 @@ type Rule struct {
 	// Detectors look at the responses to such requests, in this order, before those of [WithDetectors]. The first
 	// verdict that is Throttled counts.
 	Detectors []Detector
+	// Rejection is the platform's form of the responses of [WithRejectionResponse]. If several rules of a request have
+	// one, that of the first counts. The default is the form of WithRejectionResponse.
+	Rejection RejectionForm
 }
 
 // A Match is a class of requests. A request belongs to it when every field that is set holds.
