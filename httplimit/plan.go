@@ -226,7 +226,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		}
 	}()
 	for c := candidates.next(); c != nil; c = candidates.next() {
-		if !c.hint.MayMatch(probe.method, &probe.parts) {
+		if !probe.mayMatch(&c.hint) {
 			continue
 		}
 		r := c.rule

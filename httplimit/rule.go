@@ -46,8 +46,9 @@ type Rule struct {
 type Match struct {
 	// Patterns use the syntax of [http.ServeMux], "[METHOD ][HOST]/[PATH]" with wildcards such as {name}, {name...}
 	// and {$}; one of them must match. As there, GET matches HEAD too, a path that ends in a slash matches everything
-	// below it, and the path is cleaned first: /a//b is /a/b. The host is compared with the Host header, in lower case
-	// and without its port. Unlike there, several patterns never conflict, and /tree does not match /tree/, because
+	// below it, and the path is cleaned first: /a//b is /a/b. An escaped dot counts as a dot there, so /a/%2E/b is /a/b.
+	// A path in which an escaped slash is a slash, as it is to many servers, matches too: /a%2Fb belongs to both /{x} and
+	// /a/b. The host is compared with the Host header, in lower case and without its port. Unlike there, several patterns never conflict, and /tree does not match /tree/, because
 	// nothing is redirected.
 	Patterns []string
 	// Hosts are "api.example.com", or "*.example.com" for all names below it; the request's host must be one of them.
