@@ -282,7 +282,7 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 	}
 	var settlements []settlement
 	if l.Settle != nil {
-		settlements = []settlement{{permits, l.Settle}}
+		settlements = []settlement{{permits, l.mostSettled(permits), l.Settle}}
 	}
 	demands, alone := &p.demands, l.alone()
 	if r.DryRun {

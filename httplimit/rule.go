@@ -115,7 +115,9 @@ type Limit struct {
 	LeaveFreeFor time.Duration
 	// Settle, if set, returns how many permits the request actually needed. If it is less, the rest is given back; if
 	// it is more, the difference is taken even if fewer permits are left; see [ratelimiter.Grant.Settle]. After -1 the
-	// permits keep the number that was spent, and [EventUnsettled] says so.
+	// permits keep the number that was spent, and [EventUnsettled] says so. So they do after more than a hundred times the
+	// permits of Rate, or the weight if that is larger: a number that a platform got wrong must not close the limiter for
+	// months. A Limit without a Rate has no such bound.
 	//
 	// Settle is called once, in a goroutine of its own, with a copy of the response. Its Body is what the caller
 	// reads, from the first byte to the last, decoded if it is gzip or deflate. Settle must read it as it arrives and
