@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
@@ -25,8 +26,10 @@ import (
 //
 // Without such a wait, Until comes from the RateLimit items whose "r" is 0 (draft-ietf-httpapi-ratelimit-headers-11,
 // https://datatracker.ietf.org/doc/draft-ietf-httpapi-ratelimit-headers/). It is the longest of their "t"; an item
-// without "t" counts with the window "w" of the policy of that name in RateLimit-Policy. Without these Until is zero.
-// It is never further off than [WithMaxRetryAfter] says.
+// without "t" counts with the window "w" of the policy of that name in RateLimit-Policy. Without such an item it comes
+// from the earlier drafts: the field RateLimit-Reset (up to draft 06), or "reset" in RateLimit (draft 07), if
+// RateLimit-Remaining, or "remaining", is 0. With 429 it may be absent. GitLab writes an instant there, in seconds since
+// 1970, which is read, too. Without these Until is zero. It is never further off than [WithMaxRetryAfter] says.
 //
 // "r=0" with any other status is not Throttled: the request was executed, and the draft gives it no further meaning,
 // so a hint to one client would silence a fleet. X-RateLimit-Reset and similar fields are not read, because some
@@ -40,6 +43,9 @@ func HTTPDetector() Detector {
 		wait, known := envelope.RetryAfter(r.Header, r.Now)
 		if !known {
 			wait, known = r.rateLimitReset()
+		}
+		if !known {
+			wait, known = r.earlierReset()
 		}
 		if known {
 			return v.bounded(r, wait, r.longestRetryAfter())
@@ -79,4 +85,24 @@ func (r *Response) rateLimitReset() (longest time.Duration, known bool) {
 		longest, known = max(longest, envelope.Seconds(wait)), true
 	}
 	return longest, known
+}
+
+// earlierReset returns the wait of the drafts before 08, in which one quota has a field each for what remains and for its
+// reset, or members of one field: "limit=100, remaining=0, reset=30".
+func (r *Response) earlierReset() (time.Duration, bool) {
+	remaining, field := strings.TrimSpace(r.Header.Get("Ratelimit-Remaining")), "Ratelimit-Reset"
+	waits := envelope.Waits{Header: r.Header, Now: r.Now}
+	waits.AddField(field)
+	if !waits.Known {
+		for member := range strings.SplitSeq(strings.Join(r.Header.Values("Ratelimit"), ","), ",") {
+			switch name, value, _ := strings.Cut(strings.TrimSpace(member), "="); name {
+			case "remaining":
+				remaining = value
+			case "reset":
+				waits.Add(field, value)
+			}
+		}
+	}
+	exhausted := remaining == "0" || remaining == "" && r.Status == http.StatusTooManyRequests
+	return waits.Longest, waits.Known && exhausted
 }

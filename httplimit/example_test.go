@@ -276,3 +276,13 @@ func ExampleFieldError() {
 	}
 	// Output: rules[0].limits[0].interval
 }
+
+// A platform's own form of a rejection lets its SDK sleep for as long as the limiter says.
+func ExampleRejectionForm() {
+	var form httplimit.RejectionForm = func(e *httplimit.Error) (http.Header, []byte) {
+		return http.Header{"Content-Type": {"application/json"}}, fmt.Appendf(nil, `{"retry_after":%g}`, e.Wait.Seconds())
+	}
+	_, body := form(&httplimit.Error{Wait: 1500 * time.Millisecond})
+	fmt.Println(string(body))
+	// Output: {"retry_after":1.5}
+}

@@ -120,9 +120,15 @@ func describe(r *http.Request) string {
 
 // matchesPlainly is what a Match says of a request, without index, hints and shapes.
 func matchesPlainly(m Match, req *http.Request) bool {
+	path := requestPath(req.URL)
+	split := strings.ReplaceAll(strings.ReplaceAll(path, "%2F", "/"), "%2f", "/")
+	return matchesPath(m, req, path) || len(m.Patterns) > 0 && split != path && matchesPath(m, req, split)
+}
+
+func matchesPath(m Match, req *http.Request, path string) bool {
 	u := *req.URL
 	u.Host = hostOf(req)
-	escaped := muxpattern.CleanPath(requestPath(&u))
+	escaped := muxpattern.CleanPath(strings.ReplaceAll(strings.ReplaceAll(path, "%2E", "."), "%2e", "."))
 	u.Opaque = ""
 	if plain, err := url.PathUnescape(escaped); err == nil {
 		u.Path, u.RawPath = plain, escaped

@@ -13,12 +13,13 @@ import (
 )
 
 // A probe is a request as the rules see it: its host, method and path are in one normal form,
-// so that neither case, port nor a doubled slash leads around a rule.
+// so that neither case, port, a doubled slash nor an escaped dot or slash leads around a rule.
 type probe struct {
 	sent          *http.Request // by the caller
 	method, host  string
 	path, rawPath string // of the URL
 	parts         muxpattern.Path
+	split         *probe        // as of a server that takes %2F for a slash; nil for a path without one
 	copied        *http.Request // see request
 	query         url.Values    // of the URL, parsed when first asked for
 }
@@ -36,12 +37,34 @@ func newProbe(req *http.Request, host string) *probe {
 	if p.method == "" {
 		p.method = http.MethodGet
 	}
-	escaped := muxpattern.CleanPath(requestPath(req.URL))
+	path := requestPath(req.URL)
+	p.setPath(escapedDots.Replace(path))
+	if split := escapedSlashes.Replace(path); split != path {
+		p.split = &probe{sent: req, method: p.method, host: host}
+		p.split.setPath(escapedDots.Replace(split))
+	}
+	return p
+}
+
+// An escaped dot is a dot (RFC 3986 section 6.2.2.2), so it must not hide that a segment is . or .., which are removed. An
+// escaped slash is none there, but is one to many servers.
+var (
+	escapedDots    = strings.NewReplacer("%2e", ".", "%2E", ".")
+	escapedSlashes = strings.NewReplacer("%2f", "/", "%2F", "/")
+)
+
+// setPath sets the path of p to the normal form of an escaped one.
+func (p *probe) setPath(path string) {
+	escaped := muxpattern.CleanPath(path)
 	if plain, err := url.PathUnescape(escaped); err == nil {
 		p.path, p.rawPath = plain, escaped
 	}
 	p.parts.Set((&url.URL{Path: p.path, RawPath: p.rawPath}).EscapedPath())
-	return p
+}
+
+// mayMatch reports whether the request may belong to a pattern with the hint.
+func (p *probe) mayMatch(hint *muxpattern.Hint) bool {
+	return hint.MayMatch(p.method, &p.parts) || p.split != nil && hint.MayMatch(p.method, &p.split.parts)
 }
 
 // request returns a copy of the request in the normal form. Its header and body are the request's own. The copy is made
@@ -159,6 +182,11 @@ func (m *matcher) matches(p *probe) *http.Request {
 		}
 	}
 	pattern := m.findPattern(p)
+	if pattern == nil && p.split != nil {
+		if pattern = m.findPattern(p.split); pattern != nil {
+			p = p.split
+		}
+	}
 	if pattern == nil && len(m.match.Patterns) > 0 {
 		return nil
 	}

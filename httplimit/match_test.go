@@ -45,6 +45,14 @@ func TestMatch(t *testing.T) {
 		{"get is head", Match{Patterns: []string{"GET /"}}, []string{"GET http://x", "HEAD http://x/a"}, []string{"POST http://x"}},
 		{"wildcard", Match{Patterns: []string{"/v1/{robot}/send"}}, []string{"GET http://x/v1/a%2Fb/send"},
 			[]string{"GET http://x/v1/a/b/send", "GET http://x/v1/send"}},
+		{"an escaped dot", Match{Patterns: []string{"/robot/send"}},
+			[]string{"GET http://x/robot/%2e/send", "GET http://x/robot/%2E/send", "GET http://x/a/%2e%2e/robot/send", "GET http://x/a/.%2E/robot/send",
+				"GET http://x/%2e/robot/send", "GET http://x/robot/send%2f%2e%2e/send", "GET http://x/robot/send/%2e"},
+			[]string{"GET http://x/robot/%2e%2e/send", "GET http://x/robot/%252e/send"}},
+		{"an escaped slash", Match{Patterns: []string{"/robot/send", "/only/{x}/{y}"}},
+			[]string{"GET http://x/robot%2fsend", "GET http://x/robot%2Fsend", "GET http://x/%2frobot%2Fsend", "GET http://x/robot%2f%2e%2fsend",
+				"GET http://x/only/a%2Fb", "GET http://x/only/a%2Fb/c"},
+			[]string{"GET http://x/robot%252fsend", "GET http://x/robot%2fsend%2f", "GET http://x/only/a"}},
 		{"rest", Match{Patterns: []string{"/v1/{rest...}"}}, []string{"GET http://x/v1/", "GET http://x/v1/a/b"}, []string{"GET http://x/v1"}},
 		{"exact", Match{Patterns: []string{"/v1/{$}"}}, []string{"GET http://x/v1/"}, []string{"GET http://x/v1/a", "GET http://x/v1"}},
 		{"root alone", Match{Patterns: []string{"/{$}"}}, []string{"GET http://x", "GET http://x/", "GET http://x?a=b"}, []string{"GET http://x/a"}},
@@ -87,6 +95,20 @@ func TestMatch(t *testing.T) {
 	}
 }
 
+// TestEscapedPathsShareALimit sends the writings of one path, of which each takes a permit of the same limiter.
+func TestEscapedPathsShareALimit(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		tr := w.transport(base(ok), WithMaxWait(0), WithRules(Rule{Match: Match{Patterns: []string{"/robot/send"}},
+			Limits: []Limit{w.limit("robot", 4, time.Hour)}}))
+		for _, url := range []string{"http://x/robot/send", "http://x/robot/%2e/send", "http://x/robot%2fsend", "http://x/robot%2F%2e%2Fsend"} {
+			get(t, tr, url)
+		}
+		require.Zero(t, w.available("robot"))
+		_, err := tr.RoundTrip(request(t, "GET", "http://x/robot%2fsend", nil))
+		require.ErrorIs(t, err, ErrRejected)
+	})
+}
+
 // The host is the one that the server is told, and the path the one that is sent.
 func TestMatchWhatGoesOut(t *testing.T) {
 	m := compiled(t, Match{Patterns: []string{"api.example.com/a"}})
@@ -119,6 +141,7 @@ func TestNames(t *testing.T) {
 		{"plain", "http://x/robot/1/", "plain"},
 		{"a:{host}:{method}", "http://X.com:1/robot/1/", "a:x.com:POST"},
 		{"{path}", "http://x/robot//1/a%20b/{c}", "/robot/1/a%20b/%7Bc%7D"},
+		{"r{path.id}:{path.rest}", "http://x/robot%2Fa/%2e/c/d", "ra:c%2Fd"},
 		{"r{path.id}:{path.rest}", "http://x/robot/a%2Fb:/c/d", "ra%2Fb%3A:c%2Fd"},
 		{"{query.t|hash}", "http://x/robot/1/?t=secret", "2bb80d537b1da3e38bd30361aa855686"},
 		{"{query.t}", "http://x/robot/1/?t=ok-._~@&t=2", "ok-._~@"},

@@ -4,6 +4,7 @@ package httplimit
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"sync"
@@ -115,12 +116,13 @@ type meter struct {
 	feed     *io.PipeWriter
 	ended    chan struct{} // closed when the function has returned
 	actual   int64         // what it returned
+	most     int64         // that it can have meant
 	panicked error
 }
 
 func (b *settledBody) meter(s settlement) *meter {
 	source, feed := io.Pipe()
-	m := &meter{seen: b.seen, body: &plainReader{source: source, coding: b.coding}, feed: feed, ended: make(chan struct{}), actual: -1}
+	m := &meter{seen: b.seen, body: &plainReader{source: source, coding: b.coding}, feed: feed, ended: make(chan struct{}), actual: -1, most: s.most}
 	m.seen.Header, m.seen.Body = b.seen.Header.Clone(), m.body
 	go func() {
 		defer close(m.ended) // whatever the function does, runtime.Goexit included
@@ -137,6 +139,8 @@ func (m *meter) result() (int64, error) {
 	switch err := m.body.err; {
 	case m.panicked != nil:
 		return 0, m.panicked
+	case m.actual > m.most:
+		return 0, fmt.Errorf("Limit.Settle returned %d permits, which is more than the %d that can be meant", m.actual, m.most)
 	case m.actual >= 0:
 		return m.actual, nil
 	case err != nil && !errors.Is(err, io.EOF):

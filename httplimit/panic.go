@@ -16,6 +16,7 @@ import (
 //   - the verdict of a detector that panics is ignored, and the others are asked;
 //   - if a limit's Settle panics, the permits keep the number that was spent;
 //   - an event at which the function of WithEvents panics is lost;
+//   - a rejection whose form panics has the default form;
 //   - a request whose GetBody panics is not sent again;
 //   - a body that panics while it is read ahead ends with the PanicError.
 //

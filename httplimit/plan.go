@@ -186,7 +186,8 @@ type plan struct {
 	dry       []demand // of rules that are a dry run
 	quotas    []quotaDemand
 	detectors []Detector
-	host      string // of the request, in the form in which rules match it
+	rejection RejectionForm // of the first rule with one
+	host      string        // of the request, in the form in which rules match it
 }
 
 // A demand is a number of permits of one limiter that a request spends.
@@ -225,7 +226,7 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		}
 	}()
 	for c := candidates.next(); c != nil; c = candidates.next() {
-		if !c.hint.MayMatch(probe.method, &probe.parts) {
+		if !probe.mayMatch(&c.hint) {
 			continue
 		}
 		r := c.rule
@@ -236,6 +237,9 @@ func (t *Transport) plan(req *http.Request) (p *plan, err error) {
 		}
 		p.rules = append(p.rules, r.Name)
 		detectors = append(detectors, r.Detectors...)
+		if p.rejection == nil {
+			p.rejection = r.Rejection
+		}
 		for i := range r.Limits {
 			if err := t.demand(p, set, r, i, matched, probe, &running); err != nil {
 				return p, err
@@ -278,7 +282,7 @@ func (t *Transport) demand(p *plan, set *ruleSet, r *rule, i int, matched *http.
 	}
 	var settlements []settlement
 	if l.Settle != nil {
-		settlements = []settlement{{permits, l.Settle}}
+		settlements = []settlement{{permits, l.mostSettled(permits), l.Settle}}
 	}
 	demands, alone := &p.demands, l.alone()
 	if r.DryRun {

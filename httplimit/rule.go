@@ -37,14 +37,18 @@ type Rule struct {
 	// Detectors look at the responses to such requests, in this order, before those of [WithDetectors]. The first
 	// verdict that is Throttled counts.
 	Detectors []Detector
+	// Rejection is the platform's form of the responses of [WithRejectionResponse]. If several rules of a request have
+	// one, that of the first counts. The default is the form of WithRejectionResponse.
+	Rejection RejectionForm
 }
 
 // A Match is a class of requests. A request belongs to it when every field that is set holds.
 type Match struct {
 	// Patterns use the syntax of [http.ServeMux], "[METHOD ][HOST]/[PATH]" with wildcards such as {name}, {name...}
 	// and {$}; one of them must match. As there, GET matches HEAD too, a path that ends in a slash matches everything
-	// below it, and the path is cleaned first: /a//b is /a/b. The host is compared with the Host header, in lower case
-	// and without its port. Unlike there, several patterns never conflict, and /tree does not match /tree/, because
+	// below it, and the path is cleaned first: /a//b is /a/b. An escaped dot counts as a dot there, so /a/%2E/b is /a/b.
+	// A path in which an escaped slash is a slash, as it is to many servers, matches too: /a%2Fb belongs to both /{x} and
+	// /a/b. The host is compared with the Host header, in lower case and without its port. Unlike there, several patterns never conflict, and /tree does not match /tree/, because
 	// nothing is redirected.
 	Patterns []string
 	// Hosts are "api.example.com", or "*.example.com" for all names below it; the request's host must be one of them.
@@ -111,7 +115,9 @@ type Limit struct {
 	LeaveFreeFor time.Duration
 	// Settle, if set, returns how many permits the request actually needed. If it is less, the rest is given back; if
 	// it is more, the difference is taken even if fewer permits are left; see [ratelimiter.Grant.Settle]. After -1 the
-	// permits keep the number that was spent, and [EventUnsettled] says so.
+	// permits keep the number that was spent, and [EventUnsettled] says so. So they do after more than a hundred times the
+	// permits of Rate, or the weight if that is larger: a number that a platform got wrong must not close the limiter for
+	// months. A Limit without a Rate has no such bound.
 	//
 	// Settle is called once, in a goroutine of its own, with a copy of the response. Its Body is what the caller
 	// reads, from the first byte to the last, decoded if it is gzip or deflate. Settle must read it as it arrives and

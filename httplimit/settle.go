@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/rates"
 )
 
 // settleDelay is how long settling may hold up the caller at the end of a body.
@@ -17,12 +19,25 @@ const settleDelay = time.Second
 // A settlement is the share of a limit with Settle in a demand.
 type settlement struct {
 	permits int64
+	most    int64 // that can be meant
 	settle  func(*http.Response) int64
 }
 
 // settles reports whether a limit of the plan is settled.
 func (p *plan) settles() bool {
 	return slices.ContainsFunc(p.demands, func(d demand) bool { return len(d.settlements) > 0 })
+}
+
+// mostIntervals is how many intervals of a rate one settlement may take. What is more is a platform's mistake, or a lie: in
+// a quota of 30,000 tokens a minute, 2^32-1 of them would leave nothing for 2,386 hours.
+const mostIntervals = 100
+
+// mostSettled returns the most permits to which a limit's Settle may settle a request that spent permits at first.
+func (l *Limit) mostSettled(permits int64) int64 {
+	if l.Rate.Permits == 0 { // the rate is set elsewhere
+		return rates.MaxPermits
+	}
+	return min(mostIntervals*max(l.Rate.Permits, permits), rates.MaxPermits)
 }
 
 // The reasons of EventUnsettled that are not those of Redis or of the body.

@@ -52,6 +52,9 @@ func TestSettleAtTheEnd(t *testing.T) {
 	}{
 		"less":           {body: "used 3", left: 97},
 		"more":           {body: "used 30", left: 70},
+		"the most":       {body: "used 10000", left: 0},
+		"implausible":    {body: "used 10001", left: 90, kept: "10001 permits, which is more than the 10000"},
+		"absurd":         {body: "used 4294967295", left: 90, kept: "4294967295 permits"},
 		"unknown":        {body: "used -1", left: 90, kept: errNoNumber.Error()},
 		"panic":          {body: "used many", left: 90, kept: "Limit.Settle panicked"},
 		"goexit":         {body: "used 0", left: 90, kept: errNoNumber.Error()},

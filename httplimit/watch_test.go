@@ -105,3 +105,51 @@ func TestRejectionResponse(t *testing.T) {
 		require.Equal(t, ReasonUnavailable, e.Reason)
 	})
 }
+
+// TestRejectionForm checks that a rejection has the form of the first rule that has one, with the fields of every
+// rejection and a wait even where none is known. A form that panics leaves the default one, and is reported.
+func TestRejectionForm(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var waits []time.Duration
+		form := func(name string) RejectionForm {
+			return func(e *Error) (http.Header, []byte) {
+				waits = append(waits, e.Wait)
+				e.Wait = 0 // of its own copy
+				return http.Header{"Content-Type": {"text/" + name}}, []byte(name)
+			}
+		}
+		rejected := func(rules ...Rule) (*http.Response, string) {
+			limit := Rule{Limits: []Limit{w.limit("form", 1, time.Hour)}}
+			return get(t, w.transport(base(ok), WithRejectionResponse(), WithMaxWait(0), WithRules(limit), WithRules(rules...)), "http://x/")
+		}
+		with := func(f RejectionForm, permits int64) Rule {
+			return Rule{Limits: []Limit{w.limit("other", permits, time.Hour)}, Rejection: f}
+		}
+		resp, text := rejected(with(form("first"), 9))
+		require.Equal(t, 200, resp.StatusCode)
+		require.Equal(t, "ok", text)
+
+		resp, text = rejected(with(form("first"), 9), with(form("second"), 9))
+		require.Equal(t, "first", text)
+		require.EqualValues(t, 5, resp.ContentLength)
+		require.Equal(t, http.Header{"Content-Type": {"text/first"}, "Retry-After": {"3600"}, "X-Should-Retry": {"false"},
+			"Stripe-Should-Retry": {"false"}}, resp.Header)
+		e, _ := RejectionOf(resp)
+		require.Equal(t, time.Hour, e.Wait)
+
+		_ = w.taken()
+		_, text = rejected(with(func(*Error) (http.Header, []byte) { panic("form") }, 9))
+		require.Contains(t, text, `"title":"The limit is used up"`)
+		require.Equal(t, []EventKind{EventRejected, EventPanic}, w.kinds())
+
+		c := &call{t: w.transport(base(ok), WithRejectionResponse()), req: request(t, "GET", "http://x/", nil), plan: &plan{rejection: form("unknown")}}
+		resp = redistest.Must(c.rejection(&Error{Reason: ReasonWait}))(t)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, []time.Duration{time.Hour, time.Second}, waits, "a wait that is not known is what Retry-After says")
+
+		require.NoError(t, w.client.Close())
+		resp, text = rejected(with(form("first"), 9))
+		require.Equal(t, 503, resp.StatusCode)
+		require.Contains(t, text, "cannot be checked")
+	})
+}

@@ -20,9 +20,12 @@ import (
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/bwmarrin/discordgo"
 	"github.com/go-resty/resty/v2"
+	telegram "github.com/go-telegram/bot"
 	"github.com/google/go-github/v75/github"
 	"github.com/goredisson/ratelimiter/httplimit"
+	hosts "github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/hashicorp/go-retryablehttp"
 	lark "github.com/larksuite/oapi-sdk-go/v3"
 	larkcore "github.com/larksuite/oapi-sdk-go/v3/core"
@@ -37,6 +40,7 @@ import (
 	tencentprofile "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/common/profile"
 	sms "github.com/tencentcloud/tencentcloud-sdk-go/tencentcloud/sms/v20210111"
 	"github.com/xen0n/go-workwx"
+	gitlab "gitlab.com/gitlab-org/api/client-go"
 	resty3 "resty.dev/v3"
 )
 
@@ -49,6 +53,8 @@ type sdk struct {
 	// noContext: a call takes no context, so that only a bound ends its wait.
 	noContext bool
 	call      func(ctx context.Context, t *httplimit.Transport) error
+	form      httplimit.RejectionForm // of its platform
+	bounded   bool                    // it waits for the Retry-After of a response
 	traps     string
 }
 
@@ -88,7 +94,7 @@ var sdks = []sdk{
 		traps: "Covers replies only: the stream itself is a WebSocket. The SDK ignores error codes in a response of 200.",
 	},
 	{
-		name: "Feishu, Lark", module: "github.com/larksuite/oapi-sdk-go/v3",
+		name: "Feishu, Lark", module: "github.com/larksuite/oapi-sdk-go/v3", form: hosts.FeishuRejection,
 		line: "`lark.NewClient(id, secret, lark.WithHttpClient(&http.Client{Transport: t}))`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			client := lark.NewClient("id", "secret", lark.WithHttpClient(&http.Client{Transport: t}), lark.WithLogLevel(larkcore.LogLevelError))
@@ -129,7 +135,7 @@ var sdks = []sdk{
 		traps: "Calls take no context. `SpawnAccessTokenRefresher` retries a rejected token request in the background.",
 	},
 	{
-		name: "GitHub", module: "github.com/google/go-github/v75",
+		name: "GitHub", module: "github.com/google/go-github/v75", form: hosts.GitHubRejection,
 		line: "`github.NewClient(&http.Client{Transport: t})`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			_, _, err := github.NewClient(&http.Client{Transport: t}).Users.Get(ctx, "octocat")
@@ -138,7 +144,7 @@ var sdks = []sdk{
 		traps: "After a response with no requests left, it rejects calls itself with `RateLimitError` and sends nothing.",
 	},
 	{
-		name: "OpenAI (official)", module: "github.com/openai/openai-go/v3",
+		name: "OpenAI (official)", module: "github.com/openai/openai-go/v3", form: hosts.OpenAIRejection,
 		line: "`openai.NewClient(option.WithHTTPClient(&http.Client{Transport: t}))`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			client := openai.NewClient(openaioption.WithAPIKey("k"), openaioption.WithHTTPClient(&http.Client{Transport: t}))
@@ -148,7 +154,7 @@ var sdks = []sdk{
 		traps: "Retries after an error of the Transport and after 429.",
 	},
 	{
-		name: "OpenAI (go-openai)", module: "github.com/sashabaranov/go-openai",
+		name: "OpenAI (go-openai)", module: "github.com/sashabaranov/go-openai", form: hosts.OpenAIRejection,
 		line: "`config.HTTPClient = &http.Client{Transport: t}`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			config := goopenai.DefaultConfig("k")
@@ -159,7 +165,7 @@ var sdks = []sdk{
 		},
 	},
 	{
-		name: "Anthropic", module: "github.com/anthropics/anthropic-sdk-go",
+		name: "Anthropic", module: "github.com/anthropics/anthropic-sdk-go", form: hosts.AnthropicRejection,
 		line: "`anthropic.NewClient(option.WithHTTPClient(&http.Client{Transport: t}))`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			client := anthropic.NewClient(anthropicoption.WithAPIKey("k"), anthropicoption.WithHTTPClient(&http.Client{Transport: t}))
@@ -196,7 +202,7 @@ var sdks = []sdk{
 		traps: "Retries are off by default (tested with `SetRetryCount(2)`). A status of 400 or more is not an error.",
 	},
 	{
-		name: "retryablehttp", module: "github.com/hashicorp/go-retryablehttp",
+		name: "retryablehttp", module: "github.com/hashicorp/go-retryablehttp", bounded: true,
 		line: "`client.HTTPClient.Transport = t`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			client := retryablehttp.NewClient()
@@ -258,13 +264,53 @@ var sdks = []sdk{
 		traps: "",
 	},
 	{
-		name: "Slack", module: "github.com/slack-go/slack",
+		name: "Slack", module: "github.com/slack-go/slack", form: hosts.SlackRejection,
 		line: "`slack.New(token, slack.OptionHTTPClient(&http.Client{Transport: t}))`",
 		call: func(ctx context.Context, t *httplimit.Transport) error {
 			_, err := slack.New("t", slack.OptionHTTPClient(&http.Client{Transport: t})).AuthTestContext(ctx)
 			return err
 		},
 		traps: "A 429 is a `RateLimitedError` with its `RetryAfter`. Socket mode is a WebSocket.",
+	},
+	{
+		name: "Discord", module: "github.com/bwmarrin/discordgo", form: hosts.DiscordRejection,
+		line: "`session.Client = &http.Client{Transport: t}`, `session.ShouldRetryOnRateLimit = false`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			session, err := discordgo.New("Bot t")
+			if err != nil {
+				return err
+			}
+			session.Client, session.ShouldRetryOnRateLimit = &http.Client{Transport: t}, false
+			_, err = session.ChannelMessageSend("1", "hi", discordgo.WithContext(ctx))
+			return err
+		},
+		traps: "Retries a 429 for as long as there is one, and sleeps its `retry_after` whatever the context says, unless `ShouldRetryOnRateLimit` is false. It needs `platform.DiscordRejection`: without a `retry_after` it does not sleep. The gateway is a WebSocket.",
+	},
+	{
+		name: "Telegram (go-telegram)", module: "github.com/go-telegram/bot", form: hosts.TelegramRejection,
+		line: "`bot.New(token, bot.WithHTTPClient(time.Minute, &http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			b, err := telegram.New("t", telegram.WithSkipGetMe(), telegram.WithHTTPClient(time.Minute, &http.Client{Transport: t}))
+			if err != nil {
+				return err
+			}
+			_, err = b.SendMessage(ctx, &telegram.SendMessageParams{ChatID: 1, Text: "hi"})
+			return err
+		},
+		traps: "`getUpdates` uses the Transport, too. The `RetryAfter` of its error needs `platform.TelegramRejection`.",
+	},
+	{
+		name: "GitLab", module: "gitlab.com/gitlab-org/api/client-go", form: hosts.GitLabRejection, bounded: true,
+		line: "`gitlab.NewClient(token, gitlab.WithHTTPClient(&http.Client{Transport: t}))`",
+		call: func(ctx context.Context, t *httplimit.Transport) error {
+			client, err := gitlab.NewClient("t", gitlab.WithHTTPClient(&http.Client{Transport: t}))
+			if err != nil {
+				return err
+			}
+			_, _, err = client.Users.GetUser(1, gitlab.GetUsersOptions{}, gitlab.WithContext(ctx))
+			return err
+		},
+		traps: "Retries after 429 and waits for `RateLimit-Reset`, however long; without it, only 100 ms, and twice as long each time.",
 	},
 	{
 		name: "Stripe", module: "github.com/stripe/stripe-go/v83",

@@ -20,8 +20,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/bwmarrin/discordgo"
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
+	hosts "github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -40,7 +42,7 @@ type platform struct {
 	rejected int
 }
 
-func newPlatform(t *testing.T, permits int64, opts ...httplimit.Option) *platform {
+func newPlatform(t *testing.T, permits int64, interval time.Duration, form httplimit.RejectionForm, opts ...httplimit.Option) *platform {
 	p := &platform{}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mu.Lock()
@@ -63,7 +65,7 @@ func newPlatform(t *testing.T, permits int64, opts ...httplimit.Option) *platfor
 	client, err := ratelimiter.New(rdb)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	rule := httplimit.Rule{Name: "all", Limits: []httplimit.Limit{{Name: "all", Rate: ratelimiter.Rate{Permits: max(permits, 1), Interval: time.Hour}}}}
+	rule := httplimit.Rule{Name: "all", Limits: []httplimit.Limit{{Name: "all", Rate: ratelimiter.Rate{Permits: max(permits, 1), Interval: interval}}}, Rejection: form}
 	p.Transport, err = httplimit.New(client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithRules(rule), httplimit.WithEvents(p.event)}, opts...)...)
 	require.NoError(t, err)
 	if permits == 0 {
@@ -104,21 +106,21 @@ func told(err error) string {
 func (s sdk) row(t *testing.T) string {
 	const patience = time.Second
 	ctx := t.Context()
-	granted := newPlatform(t, 100)
+	granted := newPlatform(t, 100, time.Hour, s.form)
 	_ = s.call(ctx, granted.Transport) // the SDK may not like the reply, which is that of no platform
 	require.Positive(t, granted.served, "a request arrives through the Transport")
 	require.Zero(t, granted.rejected)
 
 	deadline, watched := "no context", "no context"
 	if !s.noContext {
-		p := newPlatform(t, 0)
+		p := newPlatform(t, 0, time.Hour, s.form)
 		short, cancel := context.WithTimeout(ctx, patience)
 		err := s.call(short, p.Transport)
 		cancel()
 		require.Error(t, err)
 		deadline = told(err)
 
-		p = newPlatform(t, 0)
+		p = newPlatform(t, 0, time.Hour, s.form)
 		short, cancel = context.WithTimeout(ctx, patience)
 		sdkCtx, explain := httplimit.Watch(short)
 		err = explain(s.call(sdkCtx, p.Transport))
@@ -129,16 +131,16 @@ func (s sdk) row(t *testing.T) string {
 		watched = "yes"
 	}
 
-	p := newPlatform(t, 0, httplimit.WithMaxWait(0))
+	p := newPlatform(t, 0, time.Hour, s.form, httplimit.WithMaxWait(0))
 	err := s.call(ctx, p.Transport)
 	require.Error(t, err)
 	require.Zero(t, p.served)
 	bound, sent := told(err), p.rejected
 
-	p = newPlatform(t, 0, httplimit.WithMaxWait(0), httplimit.WithRejectionResponse())
+	p = newPlatform(t, 0, time.Hour, s.form, httplimit.WithMaxWait(0), httplimit.WithRejectionResponse())
 	began := time.Now()
 	sdkCtx, explain := httplimit.Watch(ctx)
-	if s.name == "retryablehttp" { // it waits for Retry-After, an hour
+	if s.bounded { // an hour
 		var cancel context.CancelFunc
 		sdkCtx, cancel = context.WithTimeout(sdkCtx, patience)
 		defer cancel()
@@ -207,4 +209,26 @@ func TestTable(t *testing.T) {
 		return
 	}
 	require.Equal(t, string(text), want)
+}
+
+// TestDiscordSleepsForItsRejection makes a call of a discordgo with its defaults, which sends again after each
+// 429, when it has slept for the retry_after of the body. With Discord's form it sends again once the permit is there.
+// Its rounding down of milliseconds may cost it two requests more.
+func TestDiscordSleepsForItsRejection(t *testing.T) {
+	t.Parallel()
+	send := func(form httplimit.RejectionForm) *platform {
+		p := newPlatform(t, 0, 5*time.Second, form, httplimit.WithMaxWait(0), httplimit.WithRejectionResponse())
+		session, err := discordgo.New("Bot t")
+		require.NoError(t, err)
+		session.Client = &http.Client{Transport: p}
+		require.NoError(t, session.ChannelTyping("1"))
+		require.Equal(t, 1, p.served)
+		return p
+	}
+	own := send(hosts.DiscordRejection).rejected
+	require.Positive(t, own)
+	require.LessOrEqual(t, own, 3)
+	byDefault := send(nil).rejected
+	t.Logf("rejected in 5 s: %d with Discord's form, %d by default", own, byDefault)
+	require.Greater(t, byDefault, 100*own, "the default form has no retry_after")
 }

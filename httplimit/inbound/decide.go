@@ -99,7 +99,7 @@ func (m *Middleware) decide(ctx context.Context, r *http.Request, spends []spend
 	}
 	p := tightest(parts)
 	if p.err != nil {
-		return m.undecided(ctx, r, p.spend, p.err)
+		return m.undecided(ctx, r, p.spend, m.late(ctx, &p))
 	}
 	d := Decision{Policy: p.rule.Name, Outcome: OutcomeGranted, Limiter: p.name, Result: p.result, Degraded: degraded(parts), parts: parts}
 	if !p.result.Granted {
@@ -107,6 +107,17 @@ func (m *Middleware) decide(ctx context.Context, r *http.Request, spends []spend
 		d.RetryAfter = time.Duration(min(rates.WholeSeconds(p.result.Wait), math.MaxInt64/int64(time.Second))) * time.Second
 	}
 	return d
+}
+
+// late returns the error of p. If it is the end of a context, it says which limiter had not replied, and what ended the wait.
+func (m *Middleware) late(ctx context.Context, p *part) error {
+	if errors.Is(p.err, ratelimiter.ErrUnavailable) || !errors.Is(p.err, context.DeadlineExceeded) && !errors.Is(p.err, context.Canceled) {
+		return p.err
+	}
+	if ctx.Err() != nil {
+		return fmt.Errorf("inbound: the request's context ended before limiter %q replied: %w", p.name, p.err)
+	}
+	return fmt.Errorf("inbound: limiter %q did not reply within %v, see WithDecisionTime: %w", p.name, m.cfg.longest, p.err)
 }
 
 // tightest returns the part that decides: the one with the longest wait among those that reject, otherwise one that

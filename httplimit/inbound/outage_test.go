@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -190,6 +191,7 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 				if g.slow.Load() > 0 {
 					require.Equal(t, 300*time.Millisecond, time.Since(asked))
 					require.ErrorIs(t, failures[0], context.DeadlineExceeded)
+					require.Regexp(t, `acquire of ".+": no reply within 300ms `, failures[0].Error())
 				}
 				g.slow.Store(0)
 				time.Sleep(2 * time.Minute) // until the reply that takes too long is there
@@ -313,5 +315,36 @@ func TestLimiterThatFailsOpen(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		ask(one, "1.1.1.1:1", "/")
 		require.False(t, last.Degraded)
+	})
+}
+
+// A stuckLimiter replies only when the context ends, with the context's error alone.
+type stuckLimiter struct{ limit.Limiter }
+
+func (stuckLimiter) Allow(ctx context.Context, _ int64) (ratelimiter.Result, error) {
+	<-ctx.Done()
+	return ratelimiter.Result{}, ctx.Err()
+}
+
+// TestErrorsOfALateReply checks that the error of a decision without a reply says which limiter it is about and what ended
+// the wait, also where the limiter returns no more than the context's error.
+func TestErrorsOfALateReply(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := redistest.Must(NewRules(nil, []Rule{{Name: "robot", LimiterFor: func(string) limit.Limiter { return stuckLimiter{} }}},
+			WithDecisionTime(300*time.Millisecond)))(t)
+		d := m.Decide(t.Context(), 1, "a")
+		require.ErrorIs(t, d.Err, context.DeadlineExceeded)
+		require.EqualError(t, d.Err, `inbound: limiter "robot:a" did not reply within 300ms, see WithDecisionTime: context deadline exceeded`)
+
+		short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		d = m.Decide(short, 1, "a")
+		require.EqualError(t, d.Err, `inbound: the request's context ended before limiter "robot:a" replied: context deadline exceeded`)
+
+		left, leave := context.WithCancel(t.Context())
+		leave()
+		d = m.Decide(left, 1, "a")
+		require.ErrorIs(t, d.Err, context.Canceled)
+		require.EqualError(t, d.Err, `inbound: the request's context ended before limiter "robot:a" replied: context canceled`)
 	})
 }

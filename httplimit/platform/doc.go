@@ -28,6 +28,10 @@
 // [WeChatDetector], [FeishuDetector]; [GitHubDetector]; [OpenAIDetector], [AnthropicDetector], [DashScopeDetector]; [S3Detector] for object
 // stores, and [TencentDetector] for Tencent Cloud. [httplimit.HTTPDetector] is for platforms that only send 429.
 //
+// For [httplimit.WithRejectionResponse], [DiscordRejection], [TelegramRejection], [GitLabRejection], [SlackRejection],
+// [GitHubRejection], [FeishuRejection], [OpenAIRejection] and [AnthropicRejection] are the forms in which these platforms
+// reject a request, for [httplimit.Rule.Rejection] of a rule of your own. The profiles set theirs.
+//
 // Profiles are stricter than the platforms, because a platform counts requests when they arrive. Of 20 requests at t
 // and 20 more a second later, all 40 arrive within one second if the first are late. So DingTalk's 20 a second are 20 in any
 // 1.05 s, 50 ms apart, which holds for delays that differ by less than 50 ms: see [WithMargin] and [WithMinGap].

@@ -31,7 +31,7 @@ func TestSecretsStayOutOfNames(t *testing.T) {
 		{feishu, "https://open.feishu.cn/open-apis/bot/v2/hook/" + token + "/", true},
 		{feishu, "https://open.larksuite.com/open-apis/bot/v2/hook/" + token + "/x/y", true},
 		{feishu, "https://open.feishu.cn/open-apis/bot/Hook/" + token, false},
-		{feishu, "https://open.feishu.cn/open-apis/bot/hook%2F" + token, false},
+		{feishu, "https://open.feishu.cn/open-apis/bot/hook%2F" + token, true},
 		{feishu, "https://open.feishu.cn/open-apis/bot/v2/HOOK/" + token + "/", false},
 		{feishu, "https://open.feishu.cn/hook/" + token, false},
 		{wecom, "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=" + token, true},

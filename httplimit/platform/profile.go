@@ -289,6 +289,7 @@ func (p *profile) made(rules ...httplimit.Rule) httplimit.Profile {
 	}
 	rules = slices.DeleteFunc(rules, func(r httplimit.Rule) bool { return len(r.Limits) == 0 && len(r.Detectors) == 0 })
 	for i := range rules {
+		rules[i].Rejection = profileRejections[p.name]
 		rules[i].OnePlatform = len(muxpattern.Hosts(rules[i].Match.Patterns, rules[i].Match.Hosts)) > 0
 	}
 	return httplimit.Profile{Name: p.name, Rules: rules}

@@ -113,13 +113,16 @@ func (u *usage) note(path, value string) {
 	}
 }
 
-// count notes a count, which is a whole number of at most 15 digits.
+// maxTokens is more tokens than one response can mean: of the models known, the largest reads some ten million.
+const maxTokens = 100_000_000
+
+// count notes a count, which is a whole number of at most maxTokens.
 func (u *usage) count(which int, value string, own bool) {
 	if value == "null" {
 		return
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || !envelope.IsDigits(value) || len(value) > 15 {
+	if err != nil || !envelope.IsDigits(value) || n > maxTokens {
 		u.odd = true
 		return
 	}
@@ -161,7 +164,7 @@ func (u *usage) total() int64 {
 //
 //   - there is none: a stream of OpenAI has it only with stream_options.include_usage;
 //   - the body ends, or is closed, before the usage of the whole response, or a stream before it has said that it ended;
-//   - one of its counts cannot be read;
+//   - one of its counts cannot be read, or is more than a hundred million;
 //   - it is a file, or malformed, or nested more than 10,000 deep.
 //
 // It reads the body as it passes, and keeps a few kilobytes of it, however long it is. It reads only the platform's

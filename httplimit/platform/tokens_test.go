@@ -79,6 +79,7 @@ var usageRows = []struct {
 	{name: "OpenAI, a stream of a response", body: sse(`response.created {"type":"response.created","response":{"id":"resp_1","status":"in_progress","usage":null}}`) +
 		strings.Repeat(sse(`response.output_text.delta {"type":"response.output_text.delta","delta":`+quoted+`}`), 500) +
 		sse(`response.completed {"type":"response.completed","response":{"id":"resp_1","output":[{"content":`+mischief+`}],"usage":{"input_tokens":37,"output_tokens":11,"total_tokens":48}}}`), want: 48, early: 48},
+	{name: "more tokens than can be meant", body: `{"object":"list","usage":{"total_tokens":4294967295}}`, want: -1, early: -1},
 	{name: "OpenAI, embeddings", body: `{"object":"list","data":[{"embedding":[` + strings.Repeat("-0.0023,", 20_000) + `1e-3]}],"usage":{"prompt_tokens":8,"total_tokens":8}}`, want: 8, early: -1},
 	{name: "Anthropic", body: `{"id":"msg_1","type":"message","content":[{"type":"tool_use","input":` + mischief + `}],"usage":{"input_tokens":2095,"cache_creation_input_tokens":5,"cache_read_input_tokens":7,"output_tokens":503}}`, want: 2603, early: -1},
 	{name: "Anthropic, a stream", body: anthropicStart + anthropicWords + anthropicEnd + anthropicStop, want: 50_600, early: 50_600},
