@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
-// A line has the lists of a process that would otherwise starve, oldest first. Of those that share a limiter one at a time
-// acquires its parts, so that little of what they share lies idle.
+// A line has the lists of a process that would otherwise starve, oldest first. Of those that share a limiter as many acquire their
+// parts at a time as half of its rate is enough for, at least one, so that little of what they share lies idle.
 type line struct {
 	mu    sync.Mutex
 	lists []*series
@@ -40,15 +40,26 @@ func (c *line) enter(ctx context.Context, s *series) bool {
 	}
 }
 
-// begins reports whether s may begin: no other one that shares a limiter with it has begun, or is older.
+// begins reports whether s may begin: none of the lists that have begun, or are older, shares a limiter with it, or half of what each
+// shared limiter has in an interval is enough for all of them.
 func (c *line) begins(s *series) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	older := true
+	wants := make([]int64, len(s.keys)) // of each limiter by the others, or 0
 	for _, o := range c.lists {
 		if o == s {
 			older = false
-		} else if (older || o.begun) && o.overlaps(s) {
+		} else if older || o.begun {
+			for i, key := range s.keys {
+				if j := slices.Index(o.keys, key); j >= 0 {
+					wants[i] += o.parts[j].Permits
+				}
+			}
+		}
+	}
+	for i, n := range wants {
+		if n > 0 && n+s.parts[i].Permits > s.room[i] {
 			return false
 		}
 	}
@@ -62,9 +73,4 @@ func (c *line) leave(s *series) {
 	i := slices.Index(c.lists, s)
 	c.lists = slices.Delete(c.lists, i, i+1)
 	c.left.Happened()
-}
-
-// overlaps reports whether a limiter of s is one of o.
-func (s *series) overlaps(o *series) bool {
-	return slices.ContainsFunc(s.keys, func(key string) bool { return slices.Contains(o.keys, key) })
 }

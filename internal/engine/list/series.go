@@ -13,7 +13,8 @@ import (
 )
 
 // A series acquires the parts of a list one after another, each as an ordinary request that stands in the queue of its
-// limiter since the list's caller came. All lists do so in the order of the keys, so no two hold what the other waits for.
+// limiter since the list's caller came. All lists do so in the order of the keys, so no two hold what the other waits for. Before it
+// waits for a part, it takes all that are missing, if they are free at that instant: then it waits for none.
 // What it has lies idle until all are together, and is then moved to the present, so that no window counts less than is
 // used. It belongs to one goroutine.
 type series struct {
@@ -22,8 +23,10 @@ type series struct {
 	parts []part // not those of w, whose caller may leave
 	steps []step
 
-	keys  []string // of the limiters; they stay as they are, so that the line may read them
-	begun bool     // it is not behind others; the lock of the line guards it
+	// The line reads keys, room and the permits of parts, which stay as they are.
+	keys  []string // of the limiters
+	room  []int64  // permits of each limiter that lists of this process may acquire together
+	begun bool     // the lock of the line guards it
 }
 
 // A step is how far a series has got with one of its parts.
@@ -42,9 +45,25 @@ func newSeries(w *waiter, a reply) *series {
 	return s
 }
 
-// maxLasts is how many intervals of the slowest limiter a series lasts. Permits of one limiter are kept for less than that
-// while others are waited for.
-const maxLasts = 8
+// learn asks for the rates that are not known: nobody in this process waits for those limiters at the moment.
+func (s *series) learn(ctx context.Context) error {
+	for i, p := range s.parts {
+		rate := &s.steps[i].rate
+		if rate.Interval == 0 {
+			a, err := p.Handle.Look(ctx, p.Permits)
+			if err != nil {
+				return err
+			}
+			*rate = link.Bounded(a.Rate)
+		}
+		s.room = append(s.room, rate.Permits/2)
+	}
+	return nil
+}
+
+// A series lasts for minLasts intervals of the slowest limiter, or for lastsEach for each of its parts, if that is more. Permits of
+// one limiter are kept for less than that while others are waited for.
+const minLasts, lastsEach = 8, 4
 
 // inLine acquires all parts when it is the turn of s among the lists of this process.
 func (s *series) inLine(ctx context.Context) (reply, error) {
@@ -54,6 +73,9 @@ func (s *series) inLine(ctx context.Context) (reply, error) {
 		waits, cancel = context.WithDeadline(ctx, d)
 		defer cancel()
 	}
+	if err := s.learn(ctx); err != nil {
+		return nothing, err
+	}
 	defer line.leave(s)
 	if !line.enter(waits, s) {
 		return s.bound, ctx.Err()
@@ -61,16 +83,45 @@ func (s *series) inLine(ctx context.Context) (reply, error) {
 	return s.acquire(ctx)
 }
 
+// free asks at once for all parts that are missing. If they are granted, all are held.
+func (s *series) free(ctx context.Context) (reply, error) {
+	var missing []int
+	var parts []part
+	for i, x := range s.steps {
+		if !x.held {
+			missing, parts = append(missing, i), append(parts, s.parts[i])
+		}
+	}
+	a, err := s.w.lists.tryAll(ctx, parts)
+	if err != nil || !a.Granted {
+		return a, err
+	}
+	for j, i := range missing {
+		s.parts[i].asked = parts[j].asked
+		s.steps[i].held, s.steps[i].renewed = true, time.Now()
+	}
+	return allGranted(s.parts), nil
+}
+
 // acquire acquires all parts. If it does not succeed, what it holds is to be refunded.
 func (s *series) acquire(ctx context.Context) (reply, error) {
 	if err := reconcileAll(ctx, s.parts); err != nil {
 		return nothing, err
 	}
-	end := time.Now().Add(maxLasts * s.slowest())
+	end := time.Now().Add(time.Duration(max(minLasts, lastsEach*len(s.parts))) * s.slowest())
 	if d := s.w.deadline; !d.IsZero() && d.Before(end) {
 		end = d
 	}
 	for i := s.missing(); i >= 0; i = s.missing() {
+		began := time.Now()
+		if a, err := s.free(ctx); err != nil {
+			return nothing, err
+		} else if a.Granted { // what it had before may have lain idle
+			if err := s.renew(ctx, func(j int) bool { return s.steps[j].renewed.Before(began) }); err != nil {
+				return nothing, err
+			}
+			continue
+		}
 		r, err := s.wait(ctx, i, end)
 		if err != nil {
 			return nothing, err
