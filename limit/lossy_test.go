@@ -122,7 +122,7 @@ func TestRepliesLostInFlights(t *testing.T) {
 	require.Equal(t, 3, rdb.Options().MaxRetries, "go-redis would send a pipeline again")
 	const keys, burst = 200, 100_000
 	a := GCRA{per(1, time.Hour), burst}
-	all := redistest.Must(NewShared(rdb, redistest.Key(t), a))(t)
+	all := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithSeparateCalls()))(t) // in a joint they share the reply, too: see TestReplyThatEndsEarly
 	plain := redistest.Must(NewShared(server.Client(t), all.config.name, a))(t)
 	var scripts, lost atomic.Int64
 	proxy.Judge(func(words []string) (f redistest.Fault) {
