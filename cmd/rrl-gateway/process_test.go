@@ -14,6 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -117,7 +118,7 @@ func otherLanguage(t *testing.T, language string, proxied bool) {
 	require.NotContains(t, g.log.String(), "app-key")
 }
 
-// environment returns what the command prints for the language, as a shell would set it. The lines name no
+// environment returns what the command prints for the language, as a shell sets it. The lines name no
 // exception for loopback, which Java makes by itself.
 func environment(t *testing.T, dir, addr, language string) (env []string) {
 	var out strings.Builder
@@ -134,13 +135,15 @@ func environment(t *testing.T, dir, addr, language string) (env []string) {
 		part = out.String() // all of it; the last of a variable counts
 		part = part[:strings.Index(part, "# Java")]
 	}
-	for line := range strings.Lines(part) {
-		if assignments, ok := strings.CutPrefix(strings.TrimSpace(line), "export "); ok {
-			if strings.Contains(assignments, `"`) {
-				env = append(env, strings.TrimSuffix(strings.ReplaceAll(assignments, `"`, ""), "\n")+" -Dhttp.nonProxyHosts=")
-				continue
-			}
-			env = append(env, strings.Fields(assignments)...)
+	sh := exec.Command("sh", "-c", part+"\nenv")
+	sh.Env = []string{"PATH=" + os.Getenv("PATH")}
+	for line := range strings.Lines(string(redistest.Must(sh.Output())(t))) {
+		name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "=")
+		if name == "JAVA_TOOL_OPTIONS" {
+			value += " -Dhttp.nonProxyHosts=" // loopback is the exception by default
+		}
+		if !slices.Contains([]string{"PATH", "PWD", "SHLVL", "_", "OLDPWD"}, name) {
+			env = append(env, name+"="+value)
 		}
 	}
 	require.NotEmpty(t, env)
