@@ -224,7 +224,7 @@ func (c *Client) Ping(ctx context.Context) error {
 		return err
 	case ctx.Err() != nil:
 		return permit.Left("Ping", began, nil, ctx.Err())
-	case failure.Outcome == retry.Executed:
+	case failure.Outcome == retry.Executed || failure.Handshake:
 		return fmt.Errorf("ratelimiter: Ping: %w", failure.Err)
 	}
 	if permit.IsShortage(failure.Err) {

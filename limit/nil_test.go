@@ -112,7 +112,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 			return near, nil
 		},
 	} {
-		for _, d := range []time.Duration{500 * time.Millisecond, 1500 * time.Millisecond} {
+		for _, d := range []time.Duration{500 * time.Millisecond, 800 * time.Millisecond} {
 			for name := range allCalls(&Shared{}) {
 				synctest.Test(t, func(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})

@@ -116,11 +116,11 @@ func (r *pinnedRing) look(key string) {
 	}
 }
 
-// isClosed reports whether shard was closed. A context that is done keeps the command from being sent.
-func isClosed(shard *redis.Client) bool {
+// isClosed reports whether a client was closed. A context that is done keeps the command from being sent.
+func isClosed(s Sender) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return errors.Is(shard.Ping(ctx).Err(), redis.ErrClosed)
+	return errors.Is(Process(ctx, s, redis.NewStatusCmd(ctx, "ping")), redis.ErrClosed)
 }
 
 // ShardOf returns the address of the shard of a ring that a key belongs to, whether or not it is up. It reports false if s does not

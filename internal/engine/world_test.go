@@ -296,6 +296,16 @@ func (w *world) goesAway() (begun time.Time) {
 	return begun
 }
 
+// back lets the server work again, and returns when the process has noticed.
+func (w *world) back() {
+	w.t.Helper()
+	w.p.Fix()
+	over, err := w.l.Health().Outage()
+	require.Error(w.t, err)
+	<-over
+	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond))) // waits are in ms
+}
+
 // leaving returns the context of a caller that leaves after d.
 func (w *world) leaving(d time.Duration) context.Context {
 	ctx, cancel := context.WithTimeout(w.ctx, d)

@@ -29,13 +29,9 @@ type Backend interface {
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
 	// Reserve holds permits.
 	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
-	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
-	// are.
-	Probe(ctx context.Context) error
-	// Apart returns what makes probes on a connection of its own that w is told of; nil if there is none.
-	Apart(ctx context.Context, w permit.Wire) permit.Prober
-	// Traffic returns what is on its way to the server that holds the permits.
-	Traffic() permit.Traffic
+	// Probe and Sweep are what an [outage.Server] needs.
+	Probe(patience time.Duration) error
+	Sweep()
 	// Shortage returns why calls wait for a connection, a *[retry.Shortage], or nil if they do not.
 	Shortage() error
 	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Unchecked.
@@ -80,7 +76,7 @@ type System struct {
 	Divided  bool                              // over several parts of Redis, of which one may be down while others are up
 	Closed   chan struct{}                     // is closed when the client is
 	Observe  func(Event)                       // called without locks; may be nil
-	Slow     func(h *outage.Health, err error) // the Redis of that health is down because its replies are slow
+	Began    func(h *outage.Health, err error) // an outage of the Redis of that health has begun
 
 	health  outage.Health // of the only Redis, if it is not divided
 	healths sync.Map      // *outage.Health by the value that Backends.Shard returns
@@ -152,18 +148,26 @@ func (l *Link) Health() *outage.Health {
 	return o.(*outage.Health)
 }
 
-// TooSlow implements [outage.Owner].
-func (l *Link) TooSlow(err error) {
-	l.System.Slow(l.Health(), err)
+// The methods below make a Link an outage.Server.
+
+// Probe has the server carry out a write that changes nothing.
+func (l *Link) Probe(patience time.Duration) error { return l.Backend.Probe(patience) }
+
+// Sweep drops the idle connections to the server that are broken.
+func (l *Link) Sweep() { l.Backend.Sweep() }
+
+// Done is closed when the client is.
+func (l *Link) Done() <-chan struct{} { return l.System.Closed }
+
+// Began tells the callers in flight, and the observer, that an outage has begun.
+func (l *Link) Began(err error) {
+	l.System.Began(l.Health(), err)
 	l.observe(Event{Kind: OutageBegan, Err: err})
 }
 
-// Traffic implements [outage.Owner].
-func (l *Link) Traffic() permit.Traffic { return l.Backend.Traffic() }
-
-// Apart implements [outage.Owner].
-func (l *Link) Apart(ctx context.Context, w permit.Wire) permit.Prober {
-	return l.Backend.Apart(ctx, w)
+// Ended tells the observer that the outage has ended.
+func (l *Link) Ended(lasted time.Duration, granted int64) {
+	l.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
 }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.
