@@ -22,6 +22,7 @@ import (
 // An apart is one connection to a server, outside the pool of the client that it was made from. So it says something about
 // the server, whatever the state of that pool.
 type apart struct {
+	node Sender // the client that it was made from
 	rdb  *redis.Client
 	ctx  context.Context // ends with close
 	stop context.CancelFunc
@@ -29,7 +30,7 @@ type apart struct {
 	sentinel bool        // its dialer asks Sentinel first, which may be what does not connect
 	waiting  atomic.Bool // something was sent, and nothing has come back since
 
-	mu     sync.Mutex
+	mu     sync.Mutex // protects node, rdb and what follows
 	closed bool
 	conns  []net.Conn
 }
@@ -39,7 +40,7 @@ type apart struct {
 const ticks = 20
 
 // Probe sends a command to the server that holds a key, on a connection that it opens for it and closes. It returns nil if there
-// is a reply, even an error that another command might not meet, and otherwise a *[retry.Error]. It is Silent if something was
+// is a reply, even an error that another command might not meet, or if the client is closed, and otherwise a *[retry.Error]. It is Silent if something was
 // sent and nothing has come back for as long as patience: while it connects, if the dialer of the client shows when that
 // begins, in the handshake, or after the command. Other things that the client does, such as asking a vault for a password or
 // Sentinel for an address, may take longer.
@@ -65,15 +66,19 @@ func Probe(s Sender, key string, args []any, patience time.Duration) error {
 			if err == nil || err == redis.Nil {
 				return nil
 			}
-			if failure := Failure(err); !failure.Elsewhere && (failure.Outcome != retry.Executed || !failure.Answered) {
-				return failure
+			failure := Failure(err)
+			if failure.Elsewhere || failure.Outcome == retry.Executed && failure.Answered || a.isClosed() {
+				return nil
 			}
-			return nil
+			return failure
 		case <-tick.C:
 			if silent++; !a.waiting.Load() {
 				silent = 0
 			}
 		}
+	}
+	if a.isClosed() {
+		return nil
 	}
 	err := fmt.Errorf("no reply from Redis, not even within %v on a new connection", patience)
 	return &retry.Error{Err: err, Outcome: retry.NotExecuted, Silent: true}
@@ -92,9 +97,6 @@ func (a *apart) ask(ctx context.Context, s Sender, key string, args []any) error
 		a.waiting.Store(true)
 		return Process(ctx, node, cmd)
 	}
-	if isClosed(node) {
-		return redis.ErrClosed
-	}
 	from := c.Options()
 	o := *from
 	a.sentinel = from.Addr == "FailoverClient"
@@ -106,9 +108,17 @@ func (a *apart) ask(ctx context.Context, s Sender, key string, args []any) error
 	o.ReadTimeout, o.WriteTimeout = -1, -1 // silence is what counts
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	a.mu.Lock()
-	a.rdb = redis.NewClient(&o)
+	a.rdb, a.node = redis.NewClient(&o), node
 	a.mu.Unlock()
 	return Process(ctx, a.rdb, cmd)
+}
+
+// isClosed reports whether the client that a was made from is closed, so that no call can be made.
+func (a *apart) isClosed() bool {
+	a.mu.Lock()
+	node := a.node
+	a.mu.Unlock()
+	return node != nil && isClosed(node)
 }
 
 // close closes the connection. A call in flight fails; close does not wait for it.
