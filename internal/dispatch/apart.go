@@ -27,8 +27,9 @@ type apart struct {
 	ctx  context.Context // ends with close
 	stop context.CancelFunc
 
-	sentinel bool        // its dialer asks Sentinel first, which may be what does not connect
-	waiting  atomic.Bool // something was sent, and nothing has come back since
+	sentinel bool         // its dialer asks Sentinel first, which may be what does not connect
+	waiting  atomic.Bool  // something was sent, and nothing has come back since
+	heard    atomic.Int64 // how often something has come back
 
 	mu     sync.Mutex // protects node, rdb and what follows
 	closed bool
@@ -60,7 +61,7 @@ func Probe(s Sender, key string, args []any, patience time.Duration) error {
 	}()
 	tick := time.NewTicker(patience / ticks)
 	defer tick.Stop()
-	for silent := 0; silent < ticks; {
+	for silent, heard := 0, int64(0); silent < ticks; {
 		select {
 		case err := <-done:
 			if err == nil || err == redis.Nil {
@@ -72,8 +73,9 @@ func Probe(s Sender, key string, args []any, patience time.Duration) error {
 			}
 			return failure
 		case <-tick.C:
-			if silent++; !a.waiting.Load() {
-				silent = 0
+			silent++
+			if now := a.heard.Load(); now != heard || !a.waiting.Load() {
+				silent, heard = 0, now
 			}
 		}
 	}
@@ -135,6 +137,12 @@ func (a *apart) close() {
 	}
 }
 
+// hear notes that something has come back.
+func (a *apart) hear() {
+	a.heard.Add(1)
+	a.waiting.Store(false)
+}
+
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
 // dialer returns a dialer like dial that notes what it sends. If a dialer does not pass ctx on to package net, nothing is
@@ -143,12 +151,12 @@ func (a *apart) dialer(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			ConnectStart: func(string, string) { a.waiting.Store(!a.sentinel) },
-			ConnectDone:  func(string, string, error) { a.waiting.Store(false) },
+			ConnectDone:  func(string, string, error) { a.hear() },
 		}))
 		defer cancel()
 		defer context.AfterFunc(a.ctx, cancel)()
 		c, err := dial(ctx, network, addr)
-		a.waiting.Store(false)
+		a.hear()
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +181,7 @@ type wired struct {
 func (c wired) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.a.waiting.Store(false)
+		c.a.hear()
 	}
 	return n, err
 }
