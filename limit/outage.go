@@ -44,11 +44,8 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 
 // outages is what a limiter knows of the outages of its Redis.
 type outages struct {
-	policy outage.Policy
-	// divided reports whether the keys are on several nodes of a cluster, of which one may be down while others are up.
-	divided bool
-	hashed  [16]outage.Health // of the keys that hash alike; the first is that of a single server
-	shards  sync.Map          // of the shards of a ring
+	policy  outage.Policy
+	servers outage.Healths
 	quotas  [512]struct {
 		mu     sync.Mutex
 		memory outage.Memory
@@ -57,20 +54,9 @@ type outages struct {
 	began outage.Broadcast // an outage
 }
 
-// health returns the health of the Redis that has the key.
+// health returns the health of the server that has the key.
 func (s *Shared) health() *outage.Health {
-	o := &s.config.outages
-	if shard, ok := dispatch.ShardOf(s.config.rdb, s.keys[0]); ok {
-		h, ok := o.shards.Load(shard)
-		if !ok {
-			h, _ = o.shards.LoadOrStore(shard, new(outage.Health))
-		}
-		return h.(*outage.Health)
-	}
-	if !o.divided {
-		return &o.hashed[0]
-	}
-	return &o.hashed[hash(s.keys[0])%len(o.hashed)]
+	return s.config.outages.servers.Of(dispatch.ServerOf(s.config.rdb, s.keys[0]))
 }
 
 // begins returns a channel that is closed when the next outage begins.
@@ -100,7 +86,7 @@ func (x server) Sweep() { dispatch.Sweep(x.s.config.rdb, x.s.keys[0], x.write())
 func (x server) Done() <-chan struct{} { return nil }
 
 // Began tells the callers in flight, and the hooks, that an outage has begun.
-func (x server) Began(err error) {
+func (x server) Began(_ *outage.Health, err error) {
 	x.s.config.outages.began.Happened()
 	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
 }

@@ -140,9 +140,6 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
-	_, c.outages.divided = rdb.(interface {
-		MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-	})
 	return c.cache.get(c, "", nil), nil
 }
 

@@ -27,7 +27,7 @@ type apart struct {
 	ctx  context.Context // ends with close
 	stop context.CancelFunc
 
-	sentinel bool         // its dialer asks Sentinel first, which may be what does not connect
+	sentinel atomic.Bool  // its dialer asks Sentinel first, which may be what does not connect
 	waiting  atomic.Bool  // something was sent, and nothing has come back since
 	heard    atomic.Int64 // how often something has come back
 
@@ -41,17 +41,27 @@ type apart struct {
 const ticks = 20
 
 // Probe sends a command to the server that holds a key, on a connection that it opens for it and closes. It returns nil if there
-// is a reply, even an error that another command might not meet, or if the client is closed, and otherwise a *[retry.Error]. It is Silent if something was
-// sent and nothing has come back for as long as patience: while it connects, if the dialer of the client shows when that
-// begins, in the handshake, or after the command. Other things that the client does, such as asking a vault for a password or
-// Sentinel for an address, may take longer.
+// is a reply, even an error that another command might not meet, or if the client is closed, and otherwise a *[retry.Error].
+// It is Silent if something was sent and nothing has come back for as long as patience: while it connects, if the dialer of the
+// client shows when that begins, in the handshake, or after the command. Other things that the client does, such as asking a
+// vault for a password or Sentinel for an address, may take longer.
 //
 // On a cluster Probe first looks up the masters, because the one that does not reply may have been replaced.
 func Probe(s Sender, key string, args []any, patience time.Duration) error {
+	return newApart().probe(s, key, args, patience)
+}
+
+// newApart returns an apart that is not connected.
+func newApart() *apart {
+	a := &apart{}
+	a.ctx, a.stop = context.WithCancel(context.Background())
+	return a
+}
+
+// probe is [Probe]. It may be called once.
+func (a *apart) probe(s Sender, key string, args []any, patience time.Duration) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a := &apart{}
-	a.ctx, a.stop = context.WithCancel(ctx)
 	defer a.close()
 	done := make(chan error, 1)
 	go func() {
@@ -94,14 +104,13 @@ func (a *apart) ask(ctx context.Context, s Sender, key string, args []any) error
 	if err != nil {
 		return err
 	}
-	c, ok := node.(interface{ Options() *redis.Options })
-	if !ok || c.Options() == nil { // it is not known how to connect
+	from := optionsOf(node)
+	if from == nil { // it is not known how to connect
 		a.waiting.Store(true)
 		return Process(ctx, node, cmd)
 	}
-	from := c.Options()
 	o := *from
-	a.sentinel = from.Addr == "FailoverClient"
+	a.sentinel.Store(from.Addr == failover)
 	o.Dialer = a.dialer(dialerOf(from))
 	// One connection is enough. If as many dials have failed as the pool has connections, go-redis goes on dialing in a
 	// goroutine that outlasts Close by a second.
@@ -121,6 +130,24 @@ func (a *apart) isClosed() bool {
 	node := a.node
 	a.mu.Unlock()
 	return node != nil && isClosed(node)
+}
+
+// failover is what go-redis has for an address in a client that asks Sentinel for it.
+const failover = "FailoverClient"
+
+// optionsOf returns the options of a client of one server, or nil if they are not known.
+func optionsOf(s Sender) *redis.Options {
+	if c, ok := s.(interface{ Options() *redis.Options }); ok {
+		return c.Options()
+	}
+	return nil
+}
+
+// atSentinel reports whether it connects through Sentinel and has not got further.
+func (a *apart) atSentinel() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sentinel.Load() && len(a.conns) == 0
 }
 
 // close closes the connection. A call in flight fails; close does not wait for it.
@@ -150,7 +177,7 @@ type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 func (a *apart) dialer(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			ConnectStart: func(string, string) { a.waiting.Store(!a.sentinel) },
+			ConnectStart: func(string, string) { a.waiting.Store(!a.sentinel.Load()) },
 			ConnectDone:  func(string, string, error) { a.hear() },
 		}))
 		defer cancel()

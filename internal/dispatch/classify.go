@@ -32,7 +32,7 @@ func Failure(err error) *retry.Error {
 		Local:    local(err),
 		Final:    panicked(err),
 
-		Elsewhere: answered && hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "NOSCRIPT"),
+		Elsewhere: answered && hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN Hash slot not served"),
 		Handshake: answered && refusesUser(err),
 	}
 }

@@ -24,12 +24,12 @@ var (
 // goroutine of its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
-		k      = f.limiter.link
-		health = k.Health()
-		tries  = retry.Attempts{Begin: begin}
-		last   error
+		k     = f.limiter.link
+		tries = retry.Attempts{Begin: begin}
+		last  error
 	)
 	for {
+		health := k.Health()
 		if k.System.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
 		}

@@ -22,7 +22,6 @@ import (
 // A Config configures an Engine.
 type Config struct {
 	Backends    link.Backends
-	Divided     bool             // over several parts of Redis, of which one may be down while others are up
 	Recheck     time.Duration    // the longest sleep of the queue before it asks again
 	OutageLimit time.Duration    // how long callers wait during an outage
 	RejectEarly bool             // reject a caller as soon as its time is known to be too short
@@ -46,7 +45,7 @@ type Engine struct {
 // New returns an Engine.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
-	e.system = link.System{Backends: cfg.Backends, Divided: cfg.Divided, Closed: make(chan struct{}), Observe: cfg.Observe, Began: e.decideAll}
+	e.system = link.System{Backends: cfg.Backends, Closed: make(chan struct{}), Observe: cfg.Observe, Began: e.decideAll}
 	for i := range e.shards {
 		e.shards[i].engine = e
 	}

@@ -256,7 +256,7 @@ func TestLocalFaultIsNoOutage(t *testing.T) {
 // applies to the limiters on the same shard.
 func TestOutageOfAShard(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.p.Divide(func(key string) (any, bool) { return key[:1], key != "unknown" })
+		w.p.Divide(func(key string) string { return map[bool]string{true: key[:1]}[key != "unknown"] })
 		far, near, unknown := w.limiter("far"), w.limiter("limiter 2"), w.limiter("unknown")
 		for _, l := range []*limiter{far, near, unknown} {
 			w.server.SetRate(l.key, overall(10, time.Minute))
@@ -273,7 +273,7 @@ func TestOutageOfAShard(t *testing.T) {
 			require.True(t, l.within(1, 0))
 		}
 		w.l.fails(1, permit.ErrUnavailable)
-	}, divided)
+	})
 }
 
 // TestLostReplyIsAReplay checks that a request whose reply is lost is sent again, under the same ID and as a

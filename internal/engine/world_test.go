@@ -100,8 +100,6 @@ func outageLimit(d time.Duration) func(*engine.Config) {
 
 func rejectEarly(c *engine.Config) { c.RejectEarly = true }
 
-func divided(c *engine.Config) { c.Divided = true }
-
 func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }

@@ -32,9 +32,10 @@ func (l *Link) Changed() { l.Queue.Changed(l.Key) }
 
 // Read is Gated for a call that only reads.
 func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
-	health, begin := l.Health(), time.Now()
+	begin := time.Now()
 	var last error
 	err := retry.Do(ctx.Done(), l.System.Closed, func(replay bool) error {
+		health := l.Health()
 		if last != nil {
 			health.Await(ctx.Done(), l.System.Closed)
 		}

@@ -37,9 +37,14 @@ func (backend) Shortage() error               { return nil }
 func (b backend) Probe(d time.Duration) error { return b.err }
 func (backend) Sweep()                        {}
 
+// Backends are those of one server.
+type backends struct{ Backends }
+
+func (backends) Server(string) string { return "" }
+
 func newLink() (*Link, *queue) {
 	q := &queue{}
-	return &Link{Name: "limiter", Backend: backend{}, Queue: q, System: &System{Closed: make(chan struct{}), Began: func(*outage.Health, error) {}}}, q
+	return &Link{Name: "limiter", Backend: backend{}, Queue: q, System: &System{Backends: backends{}, Closed: make(chan struct{}), Began: func(*outage.Health, error) {}}}, q
 }
 
 // TestSteps checks that each call of an operation is repeated until there is a reply, that its results are yielded, and that

@@ -70,7 +70,7 @@ func (s *server) Probe(patience time.Duration) error {
 
 func (s *server) Sweep()                               { s.note("sweep") }
 func (s *server) Done() <-chan struct{}                { return s.done }
-func (s *server) Began(err error)                      { s.note("began: %v", err) }
+func (s *server) Began(_ *Health, err error)           { s.note("began: %v", err) }
 func (s *server) Ended(d time.Duration, granted int64) { s.note("ended after %v", d) }
 
 // attempt makes an attempt that ends with err after takes, if its caller does not leave before.

@@ -23,8 +23,8 @@ type Server interface {
 	Sweep()
 	// Done is closed when nothing more is to be asked.
 	Done() <-chan struct{}
-	// Began tells that an outage has begun, because of err.
-	Began(err error)
+	// Began tells that an outage has begun, because of err. That of a limiter may be another server by now.
+	Began(h *Health, err error)
 	// Ended tells that the outage has ended, after so long and so many requests that policies granted.
 	Ended(lasted time.Duration, granted int64)
 }
@@ -55,7 +55,7 @@ func (h *Health) witness(s Server) {
 			sleep(s, refusedEvery)
 			continue
 		case h.Down():
-			s.Began(failure.Err)
+			s.Began(h, failure.Err)
 			h.waitForEnd(s, failure.Silent)
 		default: // it has replied, or this process cannot ask
 			s.Sweep()

@@ -7,15 +7,13 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/redis/go-redis/v9"
 )
 
-// Ping asks any node for a reply, once. An error is a *[retry.Error].
-func (c *Conn) Ping(ctx context.Context) error {
-	if err := dispatch.Send(ctx, dispatch.Alone(c.sender), dispatch.Once{Cmder: redis.NewCmd(ctx, "ping")}); err != nil {
-		return dispatch.Failure(err)
-	}
-	return nil
+// Ping asks any node for a reply; see [dispatch.Ping]. It takes at most as long as patience and what Sentinel needs.
+func (c *Conn) Ping(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience+dispatch.PingNeeds(c.sender))
+	defer cancel()
+	return dispatch.Ping(ctx, c.sender)
 }
 
 // write returns the arguments of a write that changes nothing: it would change the score of a member that does not exist. Redis

@@ -29,7 +29,7 @@ type Process struct {
 	inTurn bool
 	failed bool // a call has
 	probes int
-	shard  func(key string) (any, bool)
+	shard  func(key string) string
 }
 
 // Process returns a new process.
@@ -89,8 +89,8 @@ func (p *Process) Probes() (n int) {
 // InTurn makes the engine decide lists of limiters in turn.
 func (p *Process) InTurn() { p.locked(func() { p.inTurn = true }) }
 
-// Divide sets the function that returns the part of the server that holds a key.
-func (p *Process) Divide(shard func(key string) (any, bool)) { p.locked(func() { p.shard = shard }) }
+// Divide sets the function that returns the address of the server that holds a key.
+func (p *Process) Divide(shard func(key string) (addr string)) { p.locked(func() { p.shard = shard }) }
 
 // send makes a call, which carry carries out unless a fault prevents it.
 func (p *Process) send(c Call, carry func() error) (Fault, error) {
@@ -143,12 +143,12 @@ func (p *Process) Joint(parts []permit.Part) (joint bool) {
 	return joint && p.conn.Joint(unwrapped(parts))
 }
 
-// Shard returns the result of the function set by Divide.
-func (p *Process) Shard(key string) (shard any, ok bool) {
+// Server returns the result of the function set by Divide.
+func (p *Process) Server(key string) (addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shard == nil {
-		return nil, false
+		return ""
 	}
 	return p.shard(key)
 }
