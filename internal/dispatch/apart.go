@@ -228,12 +228,16 @@ func dialerOf(o *redis.Options) dialer {
 	return d.DialContext
 }
 
-// sweepPatience is how long Sweep waits for the idle connections of a pool.
-const sweepPatience = 50 * time.Millisecond
+const (
+	// sweepPatience is how long Sweep waits for the replies of some idle connections.
+	sweepPatience = 50 * time.Millisecond
+	// sweptFirst is how many idle connections Sweep tries first.
+	sweptFirst = 8
+)
 
-// Sweep sends a command on each idle connection of the pool to the server that holds a key, on all of them at once. The client
-// drops those on which that fails, such as one that a load balancer has forgotten, or whose server has become a replica. Those
-// that work are free again when all have replied, or after sweepPatience.
+// Sweep sends a command on idle connections of the pool to the server that holds a key: on a few at once, and as long as any of
+// them is broken, on twice as many. The client drops those on which that fails, such as one that a load balancer has forgotten,
+// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied.
 func Sweep(s Sender, key string, args []any) {
 	ctx := context.Background()
 	node, err := Node(ctx, s, key)
@@ -247,23 +251,45 @@ func Sweep(s Sender, key string, args []any) {
 	if !ok {
 		return
 	}
-	var replied sync.WaitGroup
 	free := make(chan struct{})
-	for range statsOf(c).IdleConns {
-		replied.Add(1)
-		go func() {
-			conn := c.Conn()
-			defer conn.Close()
-			_ = Process(ctx, conn, Once{redis.NewCmd(ctx, args...)})
-			replied.Done()
-			<-free
-		}()
+	defer close(free)
+	for n, left := sweptFirst, idle(c); left > 0; n, left = 2*n, idle(c) {
+		n = min(n, left)
+		works := make(chan bool, n)
+		for range n {
+			go func() {
+				conn := c.Conn()
+				defer conn.Close()
+				err := Process(ctx, conn, Once{redis.NewCmd(ctx, args...)})
+				works <- err == nil || err == redis.Nil || answers(Failure(err))
+				<-free
+			}()
+		}
+		if working(works, n) {
+			return
+		}
 	}
-	all := make(chan struct{})
-	go func() {
-		replied.Wait()
-		close(all)
-	}()
-	retry.SleepOr(sweepPatience, all, nil)
-	close(free)
+}
+
+// answers reports whether an error is the reply of a server that carries out the calls of others.
+func answers(failure *retry.Error) bool { return failure.Answered && !failure.ReadOnly }
+
+// working reports whether n connections work. It waits for at most sweepPatience.
+func working(works <-chan bool, n int) bool {
+	late, all := time.After(sweepPatience), true
+	for range n {
+		select {
+		case ok := <-works:
+			all = all && ok
+		case <-late:
+			return false
+		}
+	}
+	return all
+}
+
+// idle returns how many connections of a pool nobody uses.
+func idle(p pool) int {
+	stats := statsOf(p)
+	return int(min(stats.IdleConns, stats.TotalConns))
 }

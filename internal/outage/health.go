@@ -28,9 +28,11 @@ type Health struct {
 
 	open      int           // attempts that have not ended
 	answered  time.Time     // when the latest attempt was sent that had a reply in time
-	silent    time.Time     // since when no attempt has had a reply in time; zero if none is expected
+	unheard   time.Time     // since when no attempt has had a reply in time; zero if none is expected
+	silent    time.Time     // the same, but that the witness may have had one
 	server    Server        // of the latest attempt
 	suspected time.Time     // since when there is a suspicion: from the attempt that failed, or the beginning of the silence
+	acquitted time.Time     // when the latest suspicion ended without an outage
 	timer     *time.Timer   // fires when the silence is suspicious, or before that
 	armed     bool          // the timer runs
 	verdict   chan struct{} // closed when the witness knows whether there is an outage; nil if it is not asking
@@ -52,6 +54,9 @@ func (h *Health) Begin(s Server) (sent time.Time) {
 	if h.silent.IsZero() {
 		h.silent = sent
 	}
+	if h.unheard.IsZero() {
+		h.unheard = sent
+	}
 	h.armLocked(sent)
 	h.mu.Unlock()
 	return sent
@@ -70,6 +75,7 @@ func (h *Health) End(ctx context.Context, sent time.Time, err error) {
 		h.failure, h.known = nil, true
 		if now := time.Now(); now.Sub(sent) < tooSlow {
 			h.heardLocked(now)
+			h.unheard = h.silent
 			if sent.After(h.answered) {
 				h.answered = sent
 			}
@@ -124,7 +130,7 @@ func (h *Health) suspectLocked(since time.Time) {
 	if h.verdict == nil && h.err == nil {
 		h.suspected = since
 		h.verdict = make(chan struct{})
-		go h.witness(h.server)
+		go h.witness(h.server, h.acquitted.Add(askedEvery))
 	}
 }
 
@@ -144,11 +150,11 @@ func (h *Health) Await(one, other <-chan struct{}) {
 	}
 }
 
-// Suspected reports whether the witness is asking, or the silence is one that it would ask about.
+// Suspected reports whether the witness is asking, or calls have had no reply for so long that it would ask, or has.
 func (h *Health) Suspected() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.verdict != nil || !h.silent.IsZero() && time.Since(h.silent) >= suspicious
+	return h.verdict != nil || !h.unheard.IsZero() && time.Since(h.unheard) >= suspicious
 }
 
 // Down reports whether there is an outage. It takes no lock.

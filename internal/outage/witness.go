@@ -32,8 +32,9 @@ type Server interface {
 const (
 	// refusedFor is how long a server has to refuse connections or writes until that is an outage.
 	refusedFor = 400 * time.Millisecond
-	// refusedEvery is the pause until the witness asks a server again that has refused.
-	refusedEvery = 100 * time.Millisecond
+	// askedEvery is the pause until the witness asks a server again before there is an outage: one that has refused, or, after
+	// a reply, one that there is another suspicion of.
+	askedEvery = 100 * time.Millisecond
 	// probeEvery is how often the witness asks during an outage; up to a quarter is added.
 	probeEvery = time.Second
 	// prompt is the time within which a server that has been silent has to reply to end an outage. It is half of tooSlow, so
@@ -41,8 +42,9 @@ const (
 	prompt = tooSlow / 2
 )
 
-// witness finds out whether s is down, and if it is, waits until it is up again.
-func (h *Health) witness(s Server) {
+// witness finds out whether s is down, and if it is, waits until it is up again. It begins at an instant.
+func (h *Health) witness(s Server, begin time.Time) {
+	sleep(s, time.Until(begin))
 	for {
 		err := s.Probe(tooSlow)
 		if isDone(s) {
@@ -52,7 +54,7 @@ func (h *Health) witness(s Server) {
 		failure, failed := err.(*retry.Error)
 		switch {
 		case failed && failure.Outcome != retry.Executed && !failure.Local && !h.outageBegan(failure):
-			sleep(s, refusedEvery)
+			sleep(s, askedEvery)
 			continue
 		case h.Down():
 			s.Began(h, failure.Err)
@@ -90,6 +92,7 @@ func (h *Health) acquit() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
+	h.acquitted = now
 	h.heardLocked(now)
 	h.judgedLocked()
 	h.armLocked(now)
