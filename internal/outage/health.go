@@ -130,7 +130,7 @@ func (h *Health) suspectLocked(since time.Time) {
 	if h.verdict == nil && h.err == nil {
 		h.suspected = since
 		h.verdict = make(chan struct{})
-		go h.witness(h.server, h.acquitted.Add(askedEvery))
+		go h.witness(h.server, h.acquitted.Add(askedAgain))
 	}
 }
 

@@ -32,9 +32,10 @@ type Server interface {
 const (
 	// refusedFor is how long a server has to refuse connections or writes until that is an outage.
 	refusedFor = 400 * time.Millisecond
-	// askedEvery is the pause until the witness asks a server again before there is an outage: one that has refused, or, after
-	// a reply, one that there is another suspicion of.
-	askedEvery = 100 * time.Millisecond
+	// refusedEvery is the pause until the witness asks a server again that has refused.
+	refusedEvery = 100 * time.Millisecond
+	// askedAgain is the least time from a reply to the witness until it asks again, because of another suspicion.
+	askedAgain = 20 * time.Millisecond
 	// probeEvery is how often the witness asks during an outage; up to a quarter is added.
 	probeEvery = time.Second
 	// prompt is the time within which a server that has been silent has to reply to end an outage. It is half of tooSlow, so
@@ -54,7 +55,7 @@ func (h *Health) witness(s Server, begin time.Time) {
 		failure, failed := err.(*retry.Error)
 		switch {
 		case failed && failure.Outcome != retry.Executed && !failure.Local && !h.outageBegan(failure):
-			sleep(s, askedEvery)
+			sleep(s, refusedEvery)
 			continue
 		case h.Down():
 			s.Began(h, failure.Err)
