@@ -47,8 +47,14 @@ type process struct {
 // start starts the real command on a free port, and waits until it listens.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	path := redistest.Must(binary())(t)
-	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t}
+	return startBy(t, nil, env, args...)
+}
+
+// startBy is start by a command that runs its arguments.
+func startBy(t *testing.T, by, env []string, args ...string) *process {
+	t.Helper()
+	words := slices.Concat(by, []string{redistest.Must(binary())(t)}, args, []string{"--listen", "127.0.0.1:0"})
+	p := &process{Cmd: exec.Command(words[0], words[1:]...), t: t}
 	p.Env, p.Stderr = append(os.Environ(), env...), &p.log
 	require.NoError(t, p.Start())
 	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() }) // it may have ended
