@@ -183,6 +183,11 @@ func TestCALinesAreForAShell(t *testing.T) {
 	require.Equal(t, []string{"http://127.0.0.1:8080", cert, cert, cert}, read[:4])
 	require.True(t, strings.HasPrefix(read[4], "'-Djavax.net.ssl.trustStore="+strings.ReplaceAll(store, "'", `'"'"'`)+`' -Djavax.net.ssl.trustStorePassword=changeit -Dhttps.proxyHost=127.0.0.1 `), read[4])
 	require.Empty(t, redistest.Must(os.ReadDir(sh.Dir))(t), "nothing was run")
+	broken := filepath.Join(t.TempDir(), "a\nb")
+	var told strings.Builder
+	require.Equal(t, exitUsage, run(t.Context(), []string{"rrl-gateway", "ca", "--ca-dir", broken, "--proxy", "http://127.0.0.1:8080"}, io.Discard, &told))
+	require.Contains(t, told.String(), `a\nb" cannot be pasted`)
+	require.NoDirExists(t, broken)
 	_, line, _ := strings.Cut(out.String(), "# keytool ")
 	line, _, _ = strings.Cut(line, "\n")
 	require.Equal(t, store+"\n"+cert+"\n", string(redistest.Must(exec.Command("sh", "-c", "keytool() { printf '%s\\n' \"${10}\" \"${12}\"; }; keytool "+line).Output())(t)))
