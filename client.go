@@ -97,6 +97,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		KeyTTL:      c.cfg.clientKeyTTL,
 		Separate:    c.cfg.separate,
 		Called:      c.hooks.called(),
+		Mixed:       c.hooks.mixed(c.cfg.longMembers),
 	})
 	c.engine = engine.New(engine.Config{
 		Backends:    c.redis,

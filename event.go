@@ -8,8 +8,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/link"
 )
 
-// An EventKind says what happened: [OutageBegan], [OutageEnded], [Panicked] or [RateChanged]. More kinds may be added;
-// ignore those that you do not know.
+// An EventKind says what happened: [OutageBegan], [OutageEnded], [Panicked], [RateChanged] or [LayoutsMixed]. More kinds
+// may be added; ignore those that you do not know.
 type EventKind string
 
 const (
@@ -28,6 +28,11 @@ const (
 	// process has set, or that it cannot use what was set. Err names the old and the new parameters, or the reason;
 	// see limit.WithFleetParameters.
 	RateChanged EventKind = "rate changed"
+	// LayoutsMixed reports that a limiter holds grants in the layout of Redisson 3.16.4 to 3.16.8 although this Client
+	// writes another one or, with [WithRedisson316], grants in another layout. Calls of those versions fail at grants in
+	// any layout but their own. Err says what to do. It is reported once for a limiter, and for at most 100 limiters of a
+	// Client.
+	LayoutsMixed EventKind = "layouts mixed"
 )
 
 // An Event is what a Client passes to the Event functions of its Hooks. Fields that do not apply to the Kind are

@@ -4,6 +4,7 @@ package ratelimiter
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -158,6 +159,24 @@ func (h hooks) observe() func(link.Event) {
 	return func(ev link.Event) {
 		e := eventOf(ev)
 		h.each(e.Limiter, e.to)
+	}
+}
+
+// mixed returns the function that reports that the layouts of a limiter are mixed, or nil if nobody wants to know. With long,
+// the Client writes the layout of Redisson 3.16.4 to 3.16.8.
+func (h hooks) mixed(long bool) func(limiter string) {
+	if len(h) == 0 {
+		return nil
+	}
+	return func(limiter string) {
+		found, advice := "has grants in the layout of Redisson 3.16.4 to 3.16.8", "if they use it, make every Go client of it with WithRedisson316, and use no other Redisson"
+		if long {
+			found, advice = "has grants in a layout that Redisson 3.16.4 to 3.16.8 cannot read",
+				"if they use it, make every Go client of it with WithRedisson316, and use no other Redisson; if they no longer use it, make this one without"
+		}
+		err := fmt.Errorf("ratelimiter: %q %s, whose calls fail beside any other (data string too short): %s", limiter, found, advice)
+		e := Event{Kind: LayoutsMixed, Limiter: limiter, Time: time.Now(), Err: err}
+		h.each(limiter, e.to)
 	}
 }
 

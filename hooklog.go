@@ -13,7 +13,8 @@ import (
 // LogHook returns a Hook that writes a log. The levels are:
 //
 //   - Error for a panic.
-//   - Warn for the begin of an outage, for a rate change, and for a request with the outcome [RequestError].
+//   - Warn for the begin of an outage, for a rate change, for mixed layouts, and for a request with the outcome
+//     [RequestError].
 //   - Info for the end of an outage and for permits that were healed.
 //   - Debug for all other requests, such as rejected ones and those whose context ended.
 //

@@ -49,8 +49,9 @@ func WithClientClock() Option {
 }
 
 // WithRedisson316 makes this client write members in the layout of Redisson 3.16.4 to 3.16.8, which can read no other.
-// Use it for limiters shared with those versions; a client reads all layouts. The default is the layout of Redisson
-// 3.17.0 and later, written so that Redisson 3.13.3 to 3.16.3 can read it too.
+// Use it for limiters shared with those versions; a client reads all layouts, and reports [LayoutsMixed] where it meets grants
+// that they, or readers of its own, cannot read. The default is the layout of Redisson 3.17.0 and later, written so that
+// Redisson 3.13.3 to 3.16.3 can read it too.
 func WithRedisson316() Option {
 	return func(c *config) { c.longMembers = true }
 }

@@ -163,7 +163,9 @@ func lc0IReadByBc0I(newer, older *scene) {
 	require.False(newer, newer.java(1))
 	require.Less(newer, newer.value(), int64(-100_000))
 
+	require.Zero(newer, newer.mixed.Load())
 	require.True(newer, newer.try(4).Granted, "5 less the one in use")
+	require.EqualValues(newer, 1, newer.mixed.Load(), "it reports that 3.16.8 is there")
 	require.Equal(newer, map[wire.Format]int{wire.FormatLc0I: 1, wire.FormatBc0I: 1}, newer.formats())
 	require.Zero(newer, newer.value())
 	time.Sleep(time.Second)
@@ -171,6 +173,7 @@ func lc0IReadByBc0I(newer, older *scene) {
 	require.Equal(newer, map[wire.Format]int{wire.FormatBc0I: 1}, newer.formats())
 	require.True(newer, newer.java(4))
 	require.False(newer, newer.java(1))
+	require.EqualValues(newer, 1, newer.mixed.Load(), "once")
 }
 
 // bc0IReadByLc0I begins with a member that 3.16.8 cannot read, at which it fails from the moment that it expires.
@@ -182,7 +185,9 @@ func bc0IReadByLc0I(newer, older *scene) {
 		require.Contains(older, older.redisson(twinOp{name: "tryAcquire", permits: 1}).word, tooShort)
 		require.Contains(older, older.javaLeft(), tooShort)
 	}
+	require.Zero(older, older.mixed.Load())
 	require.True(older, older.try(2).Granted) // with WithRedisson316()
+	require.EqualValues(older, 1, older.mixed.Load(), "it reports why 3.16.8 failed")
 	require.True(older, older.java(3))
 	time.Sleep(time.Second)
 	require.True(older, older.java(5))

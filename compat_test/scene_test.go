@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,6 +29,7 @@ type scene struct {
 	typ     string
 	client  *ratelimiter.Client
 	limiter *ratelimiter.RateLimiter
+	mixed   *atomic.Int64 // how often the client has reported that layouts are mixed
 }
 
 // eachJar plays a scene with a version of each family, or with every version, for which want, if any, holds.
@@ -73,7 +75,12 @@ func (s *scene) by(j *jar) *scene {
 	require.NoError(s, j.load(s.Context(), s.rdb))
 	o := *s
 	o.jar = j
-	o.client = newGoSide(s, s.rdb, j.version, s.id, ratelimiter.WithClientClock()).client
+	o.mixed = new(atomic.Int64)
+	o.client = newGoSide(s, s.rdb, j.version, s.id, ratelimiter.WithClientClock(), ratelimiter.WithHook(ratelimiter.Hook{Event: func(e ratelimiter.Event) {
+		if e.Kind == ratelimiter.LayoutsMixed {
+			o.mixed.Add(1)
+		}
+	}})).client
 	o.limiter = o.client.RateLimiter(o.name)
 	return &o
 }

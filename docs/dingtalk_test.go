@@ -19,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/dinggate/dingtest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -58,13 +59,7 @@ func TestDingTalkBansUs(t *testing.T) {
 			httplimit.WithEvents(func(e httplimit.Event) { mu.Lock(); events = append(events, e); mu.Unlock() })))(t)
 		return &http.Client{Transport: transport}, transport
 	}
-	send := func(c *http.Client, token string) error {
-		resp, err := c.Post(gate.URL+"/robot/send?access_token="+token, "application/json", strings.NewReader(`{"msgtype":"text","text":{"content":"x"}}`))
-		if err == nil {
-			_ = resp.Body.Close()
-		}
-		return err
-	}
+	send := func(c *http.Client, token string) error { return dingtest.Send(c, gate.URL, token) }
 	stopped := func(c *http.Client, token, scope string, d time.Duration) {
 		var rejected *httplimit.Error
 		require.True(t, errors.As(send(c, token), &rejected))

@@ -38,6 +38,12 @@ func RejectionOf(resp *http.Response) (*Error, bool) {
 
 type rejectionKey struct{}
 
+// The registered types of these problems.
+const (
+	quotaExceeded   = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+	reducedCapacity = "https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"
+)
+
 // A RejectionForm returns the header and the body of a platform's own response to a request of which there were too
 // many, for a rejection because of e, whose Wait is positive. The status is 429, and the response has the Retry-After
 // and the other fields of [WithRejectionResponse] unless header sets them. The caller may change what it returns.
@@ -50,12 +56,12 @@ func (c *call) rejection(err error) (*http.Response, error) {
 	if !c.t.cfg.respond || !errors.As(err, &e) {
 		return nil, err
 	}
-	status, title := http.StatusTooManyRequests, "The limit is used up"
+	status, title, problem := http.StatusTooManyRequests, "The limit is used up", quotaExceeded
 	switch e.Reason {
 	case ReasonContext, ReasonRule:
 		return nil, err
 	case ReasonUnavailable:
-		status, title = http.StatusServiceUnavailable, "The limit cannot be checked now"
+		status, title, problem = http.StatusServiceUnavailable, "The limit cannot be checked now", reducedCapacity
 	}
 	header := http.Header{
 		"Content-Type":        {"application/problem+json"},
@@ -64,7 +70,7 @@ func (c *call) rejection(err error) (*http.Response, error) {
 		"X-Should-Retry":      {"false"},
 	}
 	body, jsonErr := json.Marshal(map[string]any{
-		"title": title, "status": status, "detail": string(e.Reason), "limiter": e.Limiter,
+		"type": problem, "title": title, "status": status, "detail": string(e.Reason), "limiter": e.Limiter,
 		// OpenAI, Anthropic and Stripe; WeCom and DingTalk; Feishu. Some SDKs take a body without them for a success.
 		"error":   map[string]string{"type": "rate_limit_error", "code": "rejected", "message": e.Error()},
 		"errcode": status, "errmsg": e.Error(),

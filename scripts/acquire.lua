@@ -16,7 +16,8 @@
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- Returns   {0, available, now, rate, interval, keepAlive, ttl} when all were granted; ttl: 1 when the hash has one, 0
 --           when it has none, -1 when it was not looked at; with wait and granted, when fewer were: ms until one more
---           can be, and the number of those that were
+--           can be, and the number of those that were; and last 1 when a member was met that has the layout of Redisson
+--           3.16.4 .. 3.16.8, or another one where ARGV[4] has that
 --           {1} not initialised   {2, type} the hash has another type   {3, rate} a request exceeds the rate
 --           {4} the hash is malformed   {6} unusual
 
@@ -45,13 +46,16 @@ local now = tonumber(ARGV[6])
 -- as strings, because Redis 7.0 and older take long to write a number.
 local byte, floor = string.byte, math.floor
 local wanted, expired, freed, all = permits * number, 0, 0, not stored
+local long, other = #ARGV[4] == 20, nil
 while not all and expired < 1024 and (expired == 0 or value + freed < wanted) do
   local old = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', string.format('%d', now - interval), 'LIMIT',
     expired == 0 and '0' or expired, '64')
   for i = 1, #old do
-    if #old[i] >= 8 then
-      local a, b, c, d = byte(old[i], -4, -1)
+    local m = old[i]
+    if #m >= 8 then
+      local a, b, c, d = byte(m, -4, -1)
       freed = freed + a + b * 256 + c * 65536 + d * 16777216
+      --#use other_layout
     end
   end
   expired, all = expired + #old, #old < 64
@@ -76,6 +80,7 @@ if left < wanted then
         or #m == 20 and byte(m, 9) == 126 and string.find(m, '^[clw]', 10) then
         return {6} -- a mark, a tripwire or a block
       end
+      --#use other_layout
       local a, b, c, d = byte(m, -4, -1)
       sum = sum + a + b * 256 + c * 65536 + d * 16777216
       at = at or sum >= permits and page[i + 1] + interval
@@ -130,6 +135,6 @@ if ARGV[5] == '0' or keep ~= 0 or ARGV[1] ~= '0' or expired > 0 or value >= rate
   has = ttl > 0 and 1 or 0
 end
 if wait then
-  return {0, math.max(0, left), now, rate, interval, keep, has, wait, granted}
+  return {0, math.max(0, left), now, rate, interval, keep, has, wait, granted, other}
 end
-return {0, math.max(0, left), now, rate, interval, keep, has}
+return {0, math.max(0, left), now, rate, interval, keep, has, other}

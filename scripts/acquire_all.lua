@@ -37,7 +37,8 @@
 -- ARGV[8]   the member to store for limiter 4, or empty
 -- ARGV[9]   the member to store for limiter 5, or empty
 -- ARGV[10]   the member to store for limiter 6, or empty
--- Returns   {0} granted   {0, number, ...} rejected by the limiters of these numbers, from 1 on
+-- Returns   {0} granted   {0, number, ...} rejected by the limiters of these numbers, from 1 on; a number below 0 is that of a
+--           limiter of which a member was met that has the layout of Redisson 3.16.4 .. 3.16.8, or another one where ours has that
 --           {1, number} not initialised   {2, number, type} the hash has another type
 --           {3, number, rate} the permits exceed the rate   {4, number} the hash is malformed
 
@@ -226,7 +227,7 @@ local byte, sub = string.byte, string.sub
 --#use permits_of
 --#use instant
 
-local plan, reject, ran = {}, {}, false
+local plan, reject, ran, met = {}, {}, false, {}
 for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   local i = #plan + 1
   local on = all[i]
@@ -251,9 +252,13 @@ for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   end
 
   local old, freed = on.old(now - interval), 0
+  local long, other = #ARGV[5] == LC0I, nil
   for j = 1, #old do
-    freed = freed + permits_of(old[j])
+    local m = old[j]
+    freed = freed + permits_of(m)
+    --#use other_layout
   end
+  met[#met + 1] = other and -i
   local stored = on.value()
   local value = tonumber(stored)
   --#use whole
@@ -284,6 +289,13 @@ end
 if ran then
   return {0}
 end
+local reply = {0}
+for j = 1, #reject do
+  reply[1 + j] = reject[j]
+end
+for j = 1, #met do
+  reply[#reply + 1] = met[j]
+end
 if #reject > 0 then
   -- Something between us and Redis may have sent the call again without our knowing, as in acquire. What was granted
   -- the first time stays granted, even if there is too little left to grant it again.
@@ -302,10 +314,6 @@ if #reject > 0 then
       l.on.keep(ms)
       l.on.stay(ms)
     end
-  end
-  local reply = {0}
-  for j = 1, #reject do
-    reply[1 + j] = reject[j]
   end
   return reply
 end
@@ -329,4 +337,4 @@ for i = 1, #plan do
     end
   end
 end
-return {0}
+return reply

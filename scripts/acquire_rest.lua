@@ -41,6 +41,7 @@
 --           ttl: 1 when the hash has one
 --           again: 1 send the rest at once, with walked and walkedPermits, and wait is a lower bound; 2 heal comes first
 --           skew: ms that the newest score is ahead of now
+--           other: 1 when a member was met that has the layout of Redisson 3.16.4 .. 3.16.8, or another one where ARGV[4] has that
 --           and with ARGV[10]: soon: ms until the permits expire that may be taken then; found, stands: 1 when the
 --           tripwire was there, and is there now; mine, theirs, ours: permits that this process, Redisson and other
 --           processes of this package hold among the newest 128 grants; blocked: those that a cool-down has not given
@@ -115,6 +116,7 @@ local value = tonumber(stored)
 local grace, early, tag, look, callers = 0, 0, 0, '0', 0
 local limit = value and value >= wanted and 64 or 512
 local old, freed = {}, 0
+local long, other = #ARGV[4] == LC0I, 0
 do
   local due = now - interval
   if shared then
@@ -127,7 +129,9 @@ do
   end
   if #old > 0 then
     for i = 1, #old do
-      freed = freed + permits_of(old[i])
+      local m = old[i]
+      freed = freed + permits_of(m)
+      --#use other_layout
     end
     redis.call('ZREMRANGEBYRANK', KEYS[3], 0, #old - 1)
   end
@@ -321,8 +325,10 @@ else
       later = redis.call('ZCARD', KEYS[3]) > 512
       local sum, all = value, later and {} or redis.call('ZRANGE', KEYS[3], 0, -1)
       for i = 1, #all do
-        sum = sum + permits_of(all[i])
-        sick = sick or is_spent(all[i])
+        local m = all[i]
+        sum = sum + permits_of(m)
+        sick = sick or is_spent(m)
+        --#use other_layout
       end
       sick = sick or not later and sum ~= rate
     end
@@ -371,6 +377,7 @@ else
           -- No grant is held for longer than an interval, whatever its score; a block is.
           local m, due = part[i], tonumber(part[i + 1])
           local since = seen_at(m)
+          --#use other_layout
           if not block_at(m) then
             due = math.min(due, since or due, now)
           else
@@ -523,6 +530,7 @@ do
   tell('walked', walked)
   tell('walkedPermits', walked_permits)
   tell('skew', floor(skew))
+  tell('other', other)
   if shared then
     tell('soon', floor(soon))
     tell('found', found)

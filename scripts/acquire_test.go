@@ -99,7 +99,7 @@ var usualRows = []row{
 	{"acquire", "a mark", with("0", member{-600, marked(-900, 10, "\x00va")}), asks(4, 1, 0), "0", unusual, nil},
 	{"acquire", "a block", with("0", member{-600, block(-700, 10, false, "\x00\x00\x00")}), asks(4, 1, 0), "0", unusual, nil},
 	{"acquire", "a block in Redisson's longer format", with("0", member{-600, "\x08" + strings.Repeat("\x00", 7) + "~c" + six(0) + le32(10)}), asks(4, 1, 0), "0", unusual, nil},
-	{"acquire", "a grant that begins like none", with("0", member{-600, "\x08" + strings.Repeat("\x00", 7) + "~x" + six(0) + le32(10)}), asks(4, 1, 0), "0", "0 0 now 10 1000 0 0 400 0", nil},
+	{"acquire", "a grant that begins like none", with("0", member{-600, "\x08" + strings.Repeat("\x00", 7) + "~x" + six(0) + le32(10)}), asks(4, 1, 0), "0", "0 0 now 10 1000 0 0 400 0 1", nil},
 }
 
 // TestAcquireUsual checks what acquire decides, and that it changes nothing where it leaves that to acquire_rest.

@@ -16,6 +16,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,8 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	hosts "github.com/goredisson/ratelimiter/httplimit/platform"
+	"github.com/goredisson/ratelimiter/httplimit/rulefile"
+	"github.com/goredisson/ratelimiter/internal/gateway"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -60,11 +63,7 @@ func newPlatform(t *testing.T, permits int64, interval time.Duration, form httpl
 		r.URL.Scheme, r.URL.Host = to.Scheme, to.Host
 		return direct.RoundTrip(r)
 	})
-	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
-	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	client, err := ratelimiter.New(rdb)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	client := newClient(t)
 	rule := httplimit.Rule{Name: "all", Limits: []httplimit.Limit{{Name: "all", Rate: ratelimiter.Rate{Permits: max(permits, 1), Interval: interval}}}, Rejection: form}
 	p.Transport, err = httplimit.New(client, append([]httplimit.Option{httplimit.WithBase(base), httplimit.WithRules(rule), httplimit.WithEvents(p.event)}, opts...)...)
 	require.NoError(t, err)
@@ -75,6 +74,15 @@ func newPlatform(t *testing.T, permits int64, interval time.Duration, form httpl
 		p.served = 0
 	}
 	return p
+}
+
+func newClient(t *testing.T) *ratelimiter.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	client, err := ratelimiter.New(rdb)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, client.Close()) })
+	return client
 }
 
 func (p *platform) event(e httplimit.Event) {
@@ -231,4 +239,41 @@ func TestDiscordSleepsForItsRejection(t *testing.T) {
 	byDefault := send(nil).rejected
 	t.Logf("rejected in 5 s: %d with Discord's form, %d by default", own, byDefault)
 	require.Greater(t, byDefault, 100*own, "the default form has no retry_after")
+}
+
+// TestDiscordBehindTheGateway is TestDiscordSleepsForItsRejection for a discordgo that calls through a gateway, whose file of
+// rules names the form.
+func TestDiscordBehindTheGateway(t *testing.T) {
+	t.Parallel()
+	client, rejected := newClient(t), atomic.Int32{}
+	rules, err := rulefile.Parse([]byte(`
+rules:
+  - name: discord
+    match: {hosts: [discord.com]}
+    limits: [{name: discord, permits: 1, interval: 5s}]
+    rejection: discord`))
+	require.NoError(t, err)
+	g, err := gateway.New(client, rules, gateway.WithMaxWait(0), gateway.WithBase(roundTripper(func(r *http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: http.StatusNoContent, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	})))
+	require.NoError(t, err)
+	server := httptest.NewServer(g)
+	t.Cleanup(server.Close)
+	session, err := discordgo.New("Bot t")
+	require.NoError(t, err)
+	session.Client = &http.Client{Transport: roundTripper(func(r *http.Request) (*http.Response, error) {
+		r = r.Clone(r.Context())
+		r.URL.Scheme, r.URL.Path, r.URL.Host = "http", "/"+r.URL.Host+r.URL.Path, strings.TrimPrefix(server.URL, "http://")
+		r.Host = r.URL.Host
+		resp, err := server.Client().Transport.RoundTrip(r)
+		if err == nil && resp.StatusCode == http.StatusTooManyRequests {
+			rejected.Add(1)
+		}
+		return resp, err
+	})}
+	require.NoError(t, session.ChannelTyping("1"))
+	require.Zero(t, rejected.Load())
+	require.NoError(t, session.ChannelTyping("1"))
+	require.Positive(t, rejected.Load())
+	require.LessOrEqual(t, rejected.Load(), int32(3))
 }

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"text/template"
 	"time"
-	"unicode"
 
 	"github.com/goredisson/ratelimiter/internal/gateway"
+	"github.com/goredisson/ratelimiter/internal/shell"
 )
 
 // printCA makes the CA if there is none, and prints what clients need.
@@ -27,6 +27,11 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 	}
 	if dir, err = filepath.Abs(dir); err != nil {
 		return usage("--ca-dir: %w", err)
+	}
+	for flag, text := range map[string]string{"--proxy": proxy, "--ca-dir": dir} {
+		if _, ok := shell.Quote(text); !ok {
+			return usage("%s: %q cannot be pasted into a shell, because it has characters that are not printable", flag, text)
+		}
 	}
 	ca, err := gateway.LoadCA(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,7 +49,10 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 var caFile string
 
 // caText is what clients need, a line for each.
-var caText = template.Must(template.New("").Funcs(template.FuncMap{"sh": quoted}).Parse(caFile))
+var caText = template.Must(template.New("").Funcs(template.FuncMap{"sh": func(text string) string {
+	word, _ := shell.Quote(text) // printCA has checked what it consists of
+	return word
+}}).Parse(caFile))
 
 // javaOptions returns what JAVA_TOOL_OPTIONS has to be. The JVM splits it at spaces, but for those within quotes.
 func javaOptions(store string, proxy *url.URL) string {
@@ -58,14 +66,4 @@ func javaOptions(store string, proxy *url.URL) string {
 		}
 	}
 	return strings.Join(options, " ")
-}
-
-// quoted returns a word as a shell reads it: as it is if it has only characters that mean themselves.
-func quoted(s string) string {
-	if !strings.ContainsFunc(s, func(r rune) bool {
-		return !strings.ContainsRune("-_./:%+,@=", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
-	}) {
-		return s
-	}
-	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }

@@ -47,8 +47,14 @@ type process struct {
 // start starts the real command on a free port, and waits until it listens.
 func start(t *testing.T, env []string, args ...string) *process {
 	t.Helper()
-	path := redistest.Must(binary())(t)
-	p := &process{Cmd: exec.Command(path, append(args, "--listen", "127.0.0.1:0")...), t: t}
+	return startBy(t, nil, env, args...)
+}
+
+// startBy is start by a command that runs its arguments.
+func startBy(t *testing.T, by, env []string, args ...string) *process {
+	t.Helper()
+	words := slices.Concat(by, []string{redistest.Must(binary())(t)}, args, []string{"--listen", "127.0.0.1:0"})
+	p := &process{Cmd: exec.Command(words[0], words[1:]...), t: t}
 	p.Env, p.Stderr = append(os.Environ(), env...), &p.log
 	require.NoError(t, p.Start())
 	t.Cleanup(func() { _ = p.Process.Kill(); _ = p.Wait() }) // it may have ended
@@ -177,6 +183,11 @@ func TestCALinesAreForAShell(t *testing.T) {
 	require.Equal(t, []string{"http://127.0.0.1:8080", cert, cert, cert}, read[:4])
 	require.True(t, strings.HasPrefix(read[4], "'-Djavax.net.ssl.trustStore="+strings.ReplaceAll(store, "'", `'"'"'`)+`' -Djavax.net.ssl.trustStorePassword=changeit -Dhttps.proxyHost=127.0.0.1 `), read[4])
 	require.Empty(t, redistest.Must(os.ReadDir(sh.Dir))(t), "nothing was run")
+	broken := filepath.Join(t.TempDir(), "a\nb")
+	var told strings.Builder
+	require.Equal(t, exitUsage, run(t.Context(), []string{"rrl-gateway", "ca", "--ca-dir", broken, "--proxy", "http://127.0.0.1:8080"}, io.Discard, &told))
+	require.Contains(t, told.String(), `a\nb" cannot be pasted`)
+	require.NoDirExists(t, broken)
 	_, line, _ := strings.Cut(out.String(), "# keytool ")
 	line, _, _ = strings.Cut(line, "\n")
 	require.Equal(t, store+"\n"+cert+"\n", string(redistest.Must(exec.Command("sh", "-c", "keytool() { printf '%s\\n' \"${10}\" \"${12}\"; }; keytool "+line).Output())(t)))

@@ -3,11 +3,14 @@
 package main
 
 import (
+	"bufio"
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -191,6 +194,44 @@ func TestTerm(t *testing.T) {
 	require.Contains(t, g.log.String(), "requests were cut")
 	require.Contains(t, g.log.String(), `"msg":"stopped"`)
 	require.NotContains(t, g.log.String(), "secret")
+}
+
+// TestStrangersCloseItForNobodyElse checks that the connections of a source without a token, of which there are more than the
+// gateway has descriptors, leave some to a caller from another one.
+func TestStrangersCloseItForNobodyElse(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the sources are addresses of loopback, of which only Linux has several")
+	}
+	p := newPlatform(t, false)
+	g := startBy(t, []string{program(t, "sh"), "-c", `ulimit -n 300; exec "$@"`, "sh"}, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr,
+		"--allow", p.URL, "--rules", rulesFor(t, redistest.Key(t), "5", "1h"), "--token-file", write(t, "token", "sixteen-letters-"))
+	dial := func(source string) (net.Conn, error) {
+		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(source)}}
+		return d.DialContext(t.Context(), "tcp", g.addr)
+	}
+	asks := func(c net.Conn) string {
+		_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n") // of a connection that is closed the read says so
+		line, _ := bufio.NewReader(c).ReadString('\n')
+		return strings.TrimSpace(line)
+	}
+	var strangers []net.Conn
+	for range 330 {
+		c := redistest.Must(dial("127.0.0.2"))(t)
+		t.Cleanup(func() { _ = c.Close() })
+		strangers = append(strangers, c)
+	}
+	held := 0
+	for _, c := range strangers {
+		if line := asks(c); line != "" {
+			require.Equal(t, "HTTP/1.1 401 Unauthorized", line)
+			held++
+		}
+	}
+	require.Equal(t, 75, held, "a quarter of the descriptors")
+	caller := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return dial("127.0.0.3") }}}
+	resp, _ := get(t, caller, "http://"+g.addr+"/"+strings.TrimPrefix(p.URL, "http://")+"/topapi/x", "X-Gateway-Token", "sixteen-letters-")
+	require.Equal(t, 200, resp.StatusCode)
+	require.NotEmpty(t, asks(strangers[0]), "they have not left")
 }
 
 // TestHup checks that SIGHUP reads the rules again, and that a wrong file keeps the old ones.

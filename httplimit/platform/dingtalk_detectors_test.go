@@ -4,7 +4,6 @@ package platform
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/dinggate/dingtest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -280,11 +280,7 @@ func TestGatesAnswersAreDetected(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				gate := dinggate.New(c.limit)
-				tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
-					answer := httptest.NewRecorder()
-					gate.ServeHTTP(answer, r)
-					return answer.Result(), nil
-				}), httplimit.WithProfile(DingTalk(w.key, WithEgress(w.key), WithRate(ScopeRobot, 99, time.Minute))))
+				tr := w.transport(dingtest.Direct(gate), httplimit.WithProfile(DingTalk(w.key, WithEgress(w.key), WithRate(ScopeRobot, 99, time.Minute))))
 				for range 2 {
 					r := request(t, http.MethodGet, strings.ReplaceAll("https://"+c.url, "KEY", w.key), nil)
 					r.Header.Set("X-Acs-Dingtalk-Access-Token", "app-a")

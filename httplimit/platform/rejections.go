@@ -39,17 +39,18 @@ func DiscordRejection(e *httplimit.Error) (http.Header, []byte) {
 }
 
 // TelegramRejection is the [httplimit.RejectionForm] of api.telegram.org: a JSON object with ok, error_code, description,
-// and parameters.retry_after in whole seconds. (https://core.telegram.org/bots/api#responseparameters)
+// and parameters.retry_after in whole seconds. (https://core.telegram.org/bots/api#making-requests and
+// #responseparameters)
 func TelegramRejection(e *httplimit.Error) (http.Header, []byte) {
 	after := rates.WholeSeconds(e.Wait)
 	return jsonRejection(nil, map[string]any{"ok": false, "error_code": http.StatusTooManyRequests,
 		"description": fmt.Sprintf("Too Many Requests: retry after %d: %v", after, e), "parameters": map[string]int64{"retry_after": after}})
 }
 
-// GitLabRejection is the [httplimit.RejectionForm] of gitlab.com and of a GitLab of one's own: plain text, and the fields
-// RateLimit-Remaining, -Reset, which is in seconds since 1970, and -ResetTime. It has no RateLimit-Limit, from which
-// GitLab's SDK would make a limiter of its own.
-// (https://docs.gitlab.com/administration/settings/user_and_ip_rate_limits/)
+// GitLabRejection is the [httplimit.RejectionForm] of gitlab.com and of a GitLab of one's own: plain text, by default
+// "Retry later", and the fields RateLimit-Remaining, -Reset, which is in seconds since 1970, and -ResetTime. The wait is
+// in Retry-After, too. It has no RateLimit-Limit, from which GitLab's SDK would make a limiter of its own.
+// (https://docs.gitlab.com/administration/settings/user_and_ip_rate_limits/#response-headers)
 func GitLabRejection(e *httplimit.Error) (http.Header, []byte) {
 	at := resetAt(e).Add(time.Second - 1).Truncate(time.Second)
 	header := http.Header{}
@@ -67,15 +68,16 @@ func SlackRejection(e *httplimit.Error) (http.Header, []byte) {
 }
 
 // GitHubRejection is the [httplimit.RejectionForm] of api.github.com, that of a secondary rate limit: a JSON object with
-// message and documentation_url. The wait is in Retry-After.
-// (https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api#about-secondary-rate-limits)
+// a message that says so, by which Octokit recognizes one, and documentation_url. The wait is in Retry-After.
+// (https://docs.github.com/rest/using-the-rest-api/troubleshooting-the-rest-api#rate-limit-errors and
+// https://github.com/octokit/plugin-throttling.js/blob/main/src/index.ts)
 func GitHubRejection(e *httplimit.Error) (http.Header, []byte) {
-	return jsonRejection(nil, map[string]any{"message": e.Error(),
+	return jsonRejection(nil, map[string]any{"message": "You have exceeded a secondary rate limit: " + e.Error(),
 		"documentation_url": "https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api#about-secondary-rate-limits"})
 }
 
 // FeishuRejection is the [httplimit.RejectionForm] of open.feishu.cn and open.larksuite.com: a JSON object with the code
-// 99991400 and msg, and the field x-ogw-ratelimit-reset in whole seconds.
+// 99991400 and msg, and the field x-ogw-ratelimit-reset, the wait in whole seconds.
 // (https://open.feishu.cn/document/server-docs/api-call-guide/frequency-control)
 func FeishuRejection(e *httplimit.Error) (http.Header, []byte) {
 	header := http.Header{}
@@ -83,15 +85,17 @@ func FeishuRejection(e *httplimit.Error) (http.Header, []byte) {
 	return jsonRejection(header, map[string]any{"code": 99991400, "msg": e.Error()})
 }
 
-// OpenAIRejection is the [httplimit.RejectionForm] of api.openai.com: a JSON object with an error of the code
-// rate_limit_exceeded. The wait is in Retry-After. (https://platform.openai.com/docs/guides/error-codes)
+// OpenAIRejection is the [httplimit.RejectionForm] of api.openai.com: a JSON object with an error of the type requests
+// and the code rate_limit_exceeded. The wait is in Retry-After. (https://platform.openai.com/docs/guides/error-codes; the
+// fields of the body are as in https://github.com/Huanshere/VideoLingo/issues/34)
 func OpenAIRejection(e *httplimit.Error) (http.Header, []byte) {
 	return jsonRejection(nil, map[string]any{"error": map[string]any{
 		"message": e.Error(), "type": "requests", "param": nil, "code": "rate_limit_exceeded"}})
 }
 
 // AnthropicRejection is the [httplimit.RejectionForm] of api.anthropic.com: a JSON object with an error of the type
-// rate_limit_error. The wait is in Retry-After. (https://docs.anthropic.com/en/api/errors)
+// rate_limit_error. The wait is in Retry-After. It has no request_id, since Anthropic has had no request.
+// (https://platform.claude.com/docs/en/api/errors)
 func AnthropicRejection(e *httplimit.Error) (http.Header, []byte) {
 	return jsonRejection(nil, map[string]any{"type": "error", "error": map[string]string{"type": "rate_limit_error", "message": e.Error()}})
 }

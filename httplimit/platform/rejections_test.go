@@ -31,7 +31,7 @@ func TestRejectionForms(t *testing.T) {
 			map[string]string{"Content-Type": "text/plain", "RateLimit-Remaining": "0", "RateLimit-Reset": "946684802",
 				"RateLimit-ResetTime": "Sat, 01 Jan 2000 00:00:02 GMT"}},
 		"slack": {SlackRejection, `{"ok":false,"error":"ratelimited","detail":"` + message + `"}`, isJSON},
-		"github": {GitHubRejection, `{"message":"` + message +
+		"github": {GitHubRejection, `{"message":"You have exceeded a secondary rate limit: ` + message +
 			`","documentation_url":"https://docs.github.com/rest/using-the-rest-api/rate-limits-for-the-rest-api#about-secondary-rate-limits"}`, isJSON},
 		"feishu":    {FeishuRejection, `{"code":99991400,"msg":"` + message + `"}`, map[string]string{"Content-Type": "application/json", "X-Ogw-Ratelimit-Reset": "2"}},
 		"openai":    {OpenAIRejection, `{"error":{"message":"` + message + `","type":"requests","param":null,"code":"rate_limit_exceeded"}}`, isJSON},

@@ -236,8 +236,27 @@ func (r *reader) rule(n *node, at string) (rule httplimit.Rule) {
 				}
 			})
 		},
+		"rejection": func(n *node, at string) {
+			name := ""
+			r.text(&name)(n, at)
+			if rule.Rejection = rejections[name]; rule.Rejection == nil && n.kind == aString {
+				r.bad(n, at, "the rejections of %q are not known; there are %s", clip(name), strings.Join(slices.Sorted(maps.Keys(rejections)), ", "))
+			}
+		},
 	})
 	return rule
+}
+
+// rejections are the forms of rejections that a file can name.
+var rejections = map[string]httplimit.RejectionForm{
+	"anthropic": platform.AnthropicRejection,
+	"discord":   platform.DiscordRejection,
+	"feishu":    platform.FeishuRejection,
+	"github":    platform.GitHubRejection,
+	"gitlab":    platform.GitLabRejection,
+	"openai":    platform.OpenAIRejection,
+	"slack":     platform.SlackRejection,
+	"telegram":  platform.TelegramRejection,
 }
 
 func (r *reader) limit(n *node, at string) (l httplimit.Limit) {

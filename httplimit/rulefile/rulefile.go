@@ -85,6 +85,8 @@ func WithDetector(name string, d httplimit.Detector) Option {
 //     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
 //     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a
 //     name or a path to a pattern; reason, scope, banned, wait, wait_from, wait_from_body and max_wait
+//   - rejection: anthropic, discord, feishu, github, gitlab, openai, slack or telegram, the platform whose form the
+//     responses to rejected requests have. See [httplimit.Rule].
 //
 // Each of the profiles is a profile of package platform, which names the limiters: a name alone, or a mapping of
 //

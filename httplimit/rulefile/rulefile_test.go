@@ -126,7 +126,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"null", "rules:\n", 1, "rules", "a list"},
 		{"no rules", "rules: []", 1, "rules", "none"},
 		{"not a mapping", "\n- a\n", 2, "", "a mapping, not a list"},
-		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, dry_run, limits, match, name, one_platform"},
+		{"unknown field", "rules:\n- limits: []\n  limit: 3\n", 3, "rules[0].limit", "unknown field; there are detectors, dry_run, limits, match, name, one_platform, rejection"},
 		{"unknown at the top", "rule:\n- a\n", 1, "rule", "unknown field; there are profiles, rules"},
 		{"unknown in a limit", limit("intervall: 3s"), 4, "rules[0].limits[0].intervall", "interval,"},
 		{"twice", limit("name: b"), 4, "rules[0].limits[0].name", "twice"},
@@ -152,6 +152,8 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
 		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
 		{"a settlement", "rules:\n- limits:\n  - name: a\n    settle: dollars\n", 4, "rules[0].limits[0].settle", "there is tokens"},
+		{"rejections that are not known", "rules:\n- rejection: discrod\n", 2, "rules[0].rejection", `the rejections of "discrod" are not known; there are anthropic, discord, feishu, github, gitlab, openai, slack, telegram`},
+		{"rejections that are no name", "rules:\n- rejection: [discord]\n", 2, "rules[0].rejection", "it must be a string, not a list"},
 		{"a signature's field", "rules:\n- detectors:\n  - statsu: 429\n", 3, "rules[0].detectors[0].statsu", "unknown field; there are banned, header, json, max_wait, paths, reason, scope, status, wait, wait_from, wait_from_body, xml"},
 		{"a signature's status", "rules:\n- detectors:\n  - status: 42\n", 3, "rules[0].detectors[0].status", "42 is no status"},
 		{"a signature's statuses", "rules:\n- detectors:\n  - status: [4294967725]\n", 3, "rules[0].detectors[0].status", "no status"},
@@ -275,7 +277,7 @@ func TestAllErrorsAreTold(t *testing.T) {
 	want := []string{
 		`rulefile: line 3: rules[0].limits[0].permits: it must be a number, not a string: x`,
 		`rulefile: line 4: rules[0].limits[0].name: it must be a string, not a number; put it in quotes: "7"`,
-		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, dry_run, limits, match, name, one_platform`,
+		`rulefile: line 5: rules[0].matsch: unknown field; there are detectors, dry_run, limits, match, name, one_platform, rejection`,
 	}
 	require.Equal(t, want, strings.Split(err.Error(), "\n")[:3])
 	_, err = Parse([]byte("rules:\n" + strings.Repeat("- a\n", 50)))

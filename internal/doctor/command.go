@@ -5,7 +5,7 @@ package doctor
 import (
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/shell"
 )
 
 // NoCommand stands in place of a command that cannot be pasted. A shell ends a word at a NUL, and not every shell knows of
@@ -42,18 +42,11 @@ func Flag(name, value string) string {
 	return name + " " + quoted
 }
 
-// ShellQuote returns text as one word for sh, bash, zsh and fish, or NoCommand if that is not possible for all of them: if text
-// is long, is not valid UTF-8 or has a character that is not printable. A backslash stands outside of the quotes, between
-// which fish takes it for an escape.
+// ShellQuote returns text as one word for sh, bash, zsh and fish, or NoCommand if that is not possible for all of them, or if text
+// is long; see [shell.Quote].
 func ShellQuote(text string) string {
-	if len(text) > longestWord || !survey.Printable(text) {
-		return NoCommand
+	if word, ok := shell.Quote(text); ok && len(text) <= longestWord {
+		return word
 	}
-	plain := func(r rune) bool {
-		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./:,@%+", r)
-	}
-	if text != "" && strings.IndexFunc(text, func(r rune) bool { return !plain(r) }) < 0 {
-		return text
-	}
-	return "'" + strings.NewReplacer("'", `'\''`, `\`, `'\\'`).Replace(text) + "'"
+	return NoCommand
 }

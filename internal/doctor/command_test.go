@@ -63,15 +63,6 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-func TestShellQuote(t *testing.T) {
-	for text, want := range map[string]string{
-		"": "''", "a:b.c/d": "a:b.c/d", "a b": "'a b'", "it's": `'it'\''s'`, "{a}": "'{a}'", "名": "'名'", "=ls": "'=ls'", "~": "'~'", "a\\b": `'a'\\'b'`,
-		"a\x00b": NoCommand, "a\x1b[31m": NoCommand, "a\nb": NoCommand, "\u202e": NoCommand, "a\xff": NoCommand, strings.Repeat("a", 1001): NoCommand,
-	} {
-		require.Equal(t, want, ShellQuote(text), "%q", text)
-	}
-}
-
 // TestCommandsKeepTheirNames runs commands with names of all kinds in shells: what is run has the bytes of the name, or
 // nothing is printed.
 func TestCommandsKeepTheirNames(t *testing.T) {

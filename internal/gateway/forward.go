@@ -4,6 +4,8 @@ package gateway
 
 import (
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"net/http/httputil"
 	"strings"
@@ -43,6 +45,10 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			pr.In.Context().Value(pendingKey{}).(*pending).body = keepBody(pr.Out)
 		},
 		ModifyResponse: func(resp *http.Response) error {
+			if e, ok := httplimit.RejectionOf(resp); ok {
+				body, err := io.ReadAll(resp.Body)
+				return errors.Join(err, &rejected{e, resp.StatusCode, resp.Header, body})
+			}
 			stripProxyStatus(resp.Header) // also of 101, which is not written through the recorder
 			resp.Request.Context().Value(pendingKey{}).(*pending).body.forget()
 			return nil

@@ -116,7 +116,8 @@ func New(client *ratelimiter.Client, rules []httplimit.Rule, opts ...Option) (*G
 		g.cfg.base = defaultBase()
 	}
 	var err error
-	if g.transport, err = httplimit.New(client, append(g.cfg.options, httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait))...); err != nil {
+	if g.transport, err = httplimit.New(client, append(g.cfg.options, httplimit.WithBase(sender{g.cfg.base}), httplimit.WithMaxWait(g.cfg.maxWait),
+		httplimit.WithRejectionResponse())...); err != nil {
 		return nil, err
 	}
 	if err := g.Reload(rules); err != nil {

@@ -5,7 +5,9 @@ package gateway
 import (
 	"context"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -41,7 +43,46 @@ func TestRejectionIsToldFromThePlatforms(t *testing.T) {
 		require.True(t, ours(w))
 		require.Equal(t, "60", w.Header().Get("Retry-After"))
 		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
-		require.JSONEq(t, `{"type":"`+quotaExceeded+`","title":"The limit is used up","status":429,"detail":"no permit in time","limiter":"`+name+`"}`, w.Body.String())
+		require.Equal(t, "false", w.Header().Get("X-Should-Retry"))
+		var body map[string]any
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &body))
+		for field, want := range map[string]any{"type": "https://iana.org/assignments/http-problem-types#quota-exceeded", "title": "The limit is used up", "status": 429., "detail": "no permit in time", "limiter": name} {
+			require.Equal(t, want, body[field], field)
+		}
+		// SDKs of WeCom, DingTalk and Feishu take a body without these for a success.
+		require.Equal(t, 429., body["errcode"])
+		require.Equal(t, 429., body["code"])
+	})
+}
+
+// TestRejectionInThePlatformsForm checks that a rejected request gets the form of its rule's platform, and that it is still
+// known to be ours; without Redis it gets a problem.
+func TestRejectionInThePlatformsForm(t *testing.T) {
+	form := func(e *httplimit.Error) (http.Header, []byte) {
+		return http.Header{"Content-Type": {"application/json"}, "X-Reset": {"1"}, "Retry-After": {"61"}, "Proxy-Status": {"platform"}},
+			fmt.Appendf(nil, `{"retry_after":%v}`, e.Wait.Seconds())
+	}
+	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
+		rules := perMinute(name, 1)
+		rules[0].Rejection = form
+		g, err := New(client, rules, WithMaxWait(0), WithBase(platform(says(200, "hello"))))
+		require.NoError(t, err)
+		require.Equal(t, 200, do(g, "GET", "/api.example.com/v1").Code)
+		w := do(g, "GET", "/api.example.com/v1")
+		require.Equal(t, 429, w.Code)
+		require.True(t, ours(w))
+		require.Equal(t, `{"retry_after":60}`, w.Body.String())
+		for field, want := range map[string]string{"Content-Type": "application/json", "X-Reset": "1", "Retry-After": "61", "X-Should-Retry": "false", "Cache-Control": "no-store"} {
+			require.Equal(t, []string{want}, w.Header()[field], field)
+		}
+		require.NoError(t, client.Close())
+		w = do(g, "GET", "/api.example.com/v1")
+		require.Equal(t, 503, w.Code)
+		require.True(t, ours(w))
+		require.Contains(t, w.Body.String(), "The limit cannot be checked now")
+		require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+		require.Equal(t, "1", w.Header().Get("Retry-After"))
+		require.Empty(t, w.Header().Get("X-Should-Retry"), "it may come again")
 	})
 }
 

@@ -5,6 +5,7 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -18,9 +19,8 @@ import (
 // it and has an error, the response is the Gateway's own; any other response is the platform's.
 const ProxyName = "rrl-gateway"
 
-// A rejection is a response of the Gateway's own: a problem of RFC 9457.
+// A rejection is a response of the Gateway's own: a problem of RFC 9457, unless it is that of the Transport.
 type rejection struct {
-	Type    string `json:"type,omitempty"`
 	Title   string `json:"title"`
 	Status  int    `json:"status"`
 	Detail  string `json:"detail,omitempty"`
@@ -29,28 +29,47 @@ type rejection struct {
 	code   string        // the error type of RFC 9209
 	after  time.Duration // until Retry-After; 0 for none
 	header [2]string     // one field more
+	form   *rejected
 }
 
-const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+// A rejected is the error of a request that the Transport responded to: in the form of the rule's platform, or in one with the
+// fields by which SDKs recognize an error. There are SDKs that take another body for a success, and one that sends the request
+// again and again.
+type rejected struct {
+	reason *httplimit.Error
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (r *rejected) Error() string { return r.reason.Error() }
+func (r *rejected) Unwrap() error { return r.reason }
 
 func (no *rejection) write(rec *recorder) {
 	rec.own = true
 	h := rec.Header()
-	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
 	h.Set("Content-Type", "application/problem+json")
-	h.Set("Cache-Control", "no-store")
 	if no.after > 0 {
 		h.Set("Retry-After", strconv.FormatInt(rates.WholeSeconds(no.after), 10))
 	}
-	if no.Type == quotaExceeded { // SDKs that know these fields do not wait for the gateway again
-		h.Set("X-Should-Retry", "false")
-		h.Set("Stripe-Should-Retry", "false")
+	if no.form != nil {
+		maps.Copy(h, no.form.header)
 	}
+	if no.Status == http.StatusServiceUnavailable { // unlike a request that has waited here, one that comes again may be served
+		h.Del("X-Should-Retry")
+		h.Del("Stripe-Should-Retry")
+	}
+	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
+	h.Set("Cache-Control", "no-store")
 	if no.header[0] != "" {
 		h.Set(no.header[0], no.header[1])
 	}
 	rec.WriteHeader(no.Status)
-	_ = json.NewEncoder(rec).Encode(no) // fails only when the client has gone
+	if no.form != nil {
+		_, _ = rec.Write(no.form.body) // this and the next fail only when the client has gone
+		return
+	}
+	_ = json.NewEncoder(rec).Encode(no)
 }
 
 func denied(status int, title, detail string) *rejection {
@@ -113,16 +132,13 @@ func rejectionOf(r *http.Request, err error) *rejection {
 		return &rejection{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
 	}
 	no := &rejection{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
-	switch e.Reason {
-	case httplimit.ReasonContext: // the client has gone
+	switch {
+	case errors.As(err, &no.form):
+		no.Status = no.form.status
+	case e.Reason == httplimit.ReasonContext: // the client has gone
 		no.Title, no.Status = "The client closed the request", 499
-	case httplimit.ReasonUnavailable:
-		no.Title, no.Status, no.after = "The limit cannot be checked now", http.StatusServiceUnavailable, time.Second
-	case httplimit.ReasonRule:
-		no.Title, no.Status, no.code = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error"
 	default:
-		no.Type, no.Title, no.Status = quotaExceeded, "The limit is used up", http.StatusTooManyRequests
-		no.after = max(e.Wait, time.Second)
+		no.Title, no.Status, no.code = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error"
 	}
 	return no
 }

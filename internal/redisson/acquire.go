@@ -16,6 +16,7 @@ import (
 type reading struct {
 	permit.Reply
 	noTTL bool // the limiter had no TTL; false also if the call did not look
+	other bool // a member has a layout that a reader of ours cannot read, or the other way round
 }
 
 // Acquire makes one attempt at b. It sets the type of b and, unless it has been set, what to check. An error on the
@@ -28,6 +29,9 @@ func (l *Limiter) Acquire(ctx context.Context, b *permit.Batch) (permit.Reply, e
 		a, err := l.acquire(ctx, b, noTTL, gap)
 		if err == nil {
 			l.hints.learn(b, &a, sent)
+			if a.other {
+				l.otherLayout()
+			}
 			return a.Reply, nil
 		}
 		if again, err := l.hasOtherType("acquire", err, &b.Type, &changes); !again {
@@ -155,8 +159,8 @@ func furtherRuns(runs []permit.Run) string {
 	return string(b)
 }
 
-// short returns the numbers of a reply of at most nine numbers, and how many there are. For any other reply n is 0.
-func short(raw any) (r [9]int64, n int) {
+// short returns the numbers of a reply of at most ten numbers, and how many there are. For any other reply n is 0.
+func short(raw any) (r [10]int64, n int) {
 	list, _ := raw.([]any)
 	if len(list) > len(r) {
 		return r, 0
@@ -174,23 +178,24 @@ func short(raw any) (r [9]int64, n int) {
 // nor that they were rejected.
 func (l *Limiter) readUsual(b *permit.Batch, raw any) (reading, bool) {
 	r, n := short(raw)
-	if r[0] != statusOK || n != 7 && n != 9 {
+	if r[0] != statusOK || n < 7 {
 		return reading{}, false
 	}
-	granted := b.Runs[0].Count
-	if n == 9 {
-		granted = r[8]
+	other := n == 8 || n == 10 // then the last number says so
+	granted, wait := b.Runs[0].Count, time.Duration(0)
+	if n >= 9 {
+		granted, wait = r[8], ms(r[7])
 	}
 	if granted < 0 || granted > b.Runs[0].Count {
 		return reading{}, false
 	}
 	return reading{permit.Reply{
 		Granted:   []int64{granted},
-		Wait:      ms(r[7]),
+		Wait:      wait,
 		Available: r[1],
 		Now:       time.UnixMilli(r[2]),
 		Rate:      permit.Rate{Type: b.Type, Permits: r[3], Interval: ms(r[4]), KeepAlive: max(0, ms(r[5]))},
-	}, r[6] == 0 && !l.ClientClock}, true
+	}, r[6] == 0 && !l.ClientClock, other}, true
 }
 
 // readRest parses the reply of acquire_rest to b, or what s says instead.
@@ -199,8 +204,8 @@ func (l *Limiter) readRest(b *permit.Batch, s *Script, raw any) (reading, error)
 	if f.number() != statusOK || s == l.Scripts.Acquire {
 		return l.readUnusual(b, s, raw)
 	}
-	a := reading{permit.Reply{Now: time.UnixMilli(f.number()), Rate: permit.Rate{Type: b.Type}},
-		!l.ClientClock} // with the client's clock every call looks for a TTL, as Redisson does
+	a := reading{Reply: permit.Reply{Now: time.UnixMilli(f.number()), Rate: permit.Rate{Type: b.Type}},
+		noTTL: !l.ClientClock} // with the client's clock every call looks for a TTL, as Redisson does
 	for !f.whole() {
 		if !a.take(f.text(), f.number()) || f.bad {
 			return reading{}, l.badReply(s, raw)
@@ -263,6 +268,8 @@ func (a *reading) take(name string, n int64) bool {
 		a.Cursor.Permits = n
 	case "skew":
 		a.Skew = ms(n)
+	case "other":
+		a.other = true
 	case "soon":
 		a.Others.Soon = ms(n)
 	case "found":

@@ -83,6 +83,10 @@ func (c *Conn) readAcquireAll(parts []permit.Part, raw any) ([]int, error) {
 	if r[0] == statusOK {
 		rejected := make([]int, 0, len(r)-1)
 		for _, n := range r[1:] {
+			if -n >= 1 && -n <= int64(len(parts)) {
+				parts[-n-1].Limiter.(*Limiter).otherLayout()
+				continue
+			}
 			if n < 1 || n > int64(len(parts)) {
 				return nil, l.badReply(s, raw)
 			}

@@ -13,6 +13,7 @@ import (
 	"hash/maphash"
 	"math"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
@@ -24,13 +25,14 @@ import (
 // A Config says how the limiters of one client are asked and written.
 type Config struct {
 	Scripts     *Scripts
-	Divided     bool              // the limiters are spread over the parts of a cluster or a ring
-	ClientClock bool              // the time is that of this process and not that of Redis
-	SharedClock bool              // all clients use the same clock: that of Redis, or that of a test
-	LongLength  bool              // members are written in the format Lc0I
-	KeyTTL      time.Duration     // of this client's permits, if the limiter has no TTL
-	Separate    bool              // each call is a command of its own; see [dispatch.Separate]
-	Called      func(permit.Call) // called after each attempt at a script call; may be nil
+	Divided     bool                 // the limiters are spread over the parts of a cluster or a ring
+	ClientClock bool                 // the time is that of this process and not that of Redis
+	SharedClock bool                 // all clients use the same clock: that of Redis, or that of a test
+	LongLength  bool                 // members are written in the format Lc0I
+	KeyTTL      time.Duration        // of this client's permits, if the limiter has no TTL
+	Separate    bool                 // each call is a command of its own; see [dispatch.Separate]
+	Called      func(permit.Call)    // called after each attempt at a script call; may be nil
+	Mixed       func(limiter string) // called once for a limiter with members in two layouts that no Redisson both reads; may be nil
 }
 
 // A Conn connects the limiters of one client to Redis.
@@ -39,6 +41,31 @@ type Conn struct {
 	sender dispatch.Sender
 	tag    int
 	hints  *hintTable
+
+	mu    sync.Mutex
+	mixed map[string]bool // by the key of a limiter that Mixed was called for
+}
+
+// maxMixed bounds the limiters that Mixed is called for, since a client may use millions of them.
+const maxMixed = 100
+
+// otherLayout records that a call met a member that the readers of our layout cannot read, or the other way round.
+func (l *Limiter) otherLayout() {
+	if l.Mixed == nil {
+		return
+	}
+	l.mu.Lock()
+	tell := !l.mixed[l.Keys.Hash] && len(l.mixed) < maxMixed
+	if tell {
+		if l.mixed == nil {
+			l.mixed = map[string]bool{}
+		}
+		l.mixed[l.Keys.Hash] = true
+	}
+	l.mu.Unlock()
+	if tell {
+		l.Mixed(l.Name)
+	}
 }
 
 // NewConn returns a Conn that uses rdb.

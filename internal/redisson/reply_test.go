@@ -188,22 +188,25 @@ func TestRepliesToAcquire(t *testing.T) {
 		reply []any
 		want  reading
 	}{
-		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false}},
-		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, true}},
-		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false}},
-		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate}, true}},
-		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), reading{permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}, false}},
-		"a part of one run":       {[]permit.Run{one}, false, named("1000 granted 2 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 skew 9"), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}, false}},
-		"two runs, one that does": {[]permit.Run{one, two}, false, named("1000 granted -1 granted 1 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 again 1 walked 512 walkedPermits 77"), reading{permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}}, true}},
-		"heal first":              {[]permit.Run{one}, false, named("1000 granted 0 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 again 2 skew 9"), reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}, false}},
+		"all of one run":          {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false, false}},
+		"all of one run, no TTL":  {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, true, false}},
+		"all of one run, a TTL":   {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false, false}},
+		"a part, with a wait":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate}, true, false}},
+		"and another layout":      {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, -1, 1), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false, true}},
+		"a part, and another":     {[]permit.Run{one}, false, list(0, 4, 1000, 10, 2000, 60000, 0, 500, 2, 1), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 4, Now: at, Rate: rate}, true, true}},
+		"another, of many":        {[]permit.Run{one}, false, named("1000 granted 3 available 4 rate 10 interval 2000 keepAlive 60000 ttl 1 other 1"), reading{permit.Reply{Granted: []int64{3}, Available: 4, Now: at, Rate: rate}, false, true}},
+		"the permits exceed":      {[]permit.Run{one, two}, false, list(3, 10), reading{permit.Reply{Granted: []int64{-1, -1}, Rate: permit.Rate{Permits: 10}}, false, false}},
+		"a part of one run":       {[]permit.Run{one}, false, named("1000 granted 2 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 skew 9"), reading{permit.Reply{Granted: []int64{2}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond}, false, false}},
+		"two runs, one that does": {[]permit.Run{one, two}, false, named("1000 granted -1 granted 1 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 again 1 walked 512 walkedPermits 77"), reading{permit.Reply{Granted: []int64{-1, 1}, Available: 1, Now: at, Rate: gap, Next: permit.On, Cursor: permit.Cursor{Members: 512, Permits: 77}}, true, false}},
+		"heal first":              {[]permit.Run{one}, false, named("1000 granted 0 wait 500 available 1 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 again 2 skew 9"), reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Available: 1, Now: at, Rate: gap, Skew: 9 * time.Millisecond, Next: permit.Heal}, false, false}},
 		"beside others": {[]permit.Run{one}, true, named("1000 granted 0 wait 500 rate 10 interval 2000 keepAlive 60000 minGap 7 ttl 1 soon 20 found 1 stands 1 mine 4 theirs 5 ours 6 blocked 8 waiting 300 waiting 301"),
 			reading{permit.Reply{Granted: []int64{0}, Wait: 500 * time.Millisecond, Now: at, Rate: gap, Others: permit.Others{Soon: 20 * time.Millisecond,
-				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}, false}},
+				WireFound: true, WireLeft: true, Mine: 4, Java: 5, Kin: 6, Blocked: 8, Waiting: []int64{300, 301}}}, false, false}},
 	} {
 		b := batch(c.runs...)
 		b.Allowance.On = c.share
 		f.replies = []any{c.reply}
-		if usual(b) && len(c.reply) > 9 {
+		if usual(b) && len(c.reply) > 10 {
 			f.replies = []any{list(statusUnusual), c.reply}
 		}
 		got, err := l.acquire(context.Background(), b, false, false)
@@ -246,7 +249,7 @@ func TestRepliesAtRandom(t *testing.T) {
 		}
 		pairs := slices.Clone(reply[:min(2, n)])
 		for range rapid.IntRange(0, 6).Draw(rt, "names") {
-			pairs = append(pairs, rapid.SampledFrom([]string{"granted", "rate", "interval", "wait", "again", "waiting", "other"}).Draw(rt, "name"), number.Draw(rt, "of it"))
+			pairs = append(pairs, rapid.SampledFrom([]string{"granted", "rate", "interval", "wait", "again", "waiting", "other", "unknown"}).Draw(rt, "name"), number.Draw(rt, "of it"))
 		}
 		a, err := l.readRest(b, l.Scripts.AcquireRest, pairs)
 		if u, ok := l.readUsual(b, slices.Clone(reply)); ok {

@@ -3,8 +3,10 @@
 package list
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -12,15 +14,25 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A series acquires the parts of a list one after another, each as an ordinary request that stands in the queue of its
-// limiter since the list's caller came. All lists do so in the order of the keys, so no two hold what the other waits for.
-// What it has lies idle until all are together, and is then moved to the present, so that no window counts less than is
-// used. It belongs to one goroutine.
+// A series acquires the parts of a list in an order that all lists share: those of slower limiters first, and by their keys where the
+// interval is the same. It waits for each as an ordinary request, which stands in the queue of its limiter since the list's caller
+// came. What it has lies idle until all are together, and is then moved to the present, so that no window counts less than is used.
+//
+// So that this does not take an interval for each part, it also asks for those that it has not come to yet: for all at one instant
+// whenever it gets the part that it waits for, and for each of them when the next part lets it wait. What it gets that way it keeps for
+// no longer than maxAhead, unless it comes to it. So no two series hold for long what the other waits for.
+//
+// A series belongs to one goroutine.
 type series struct {
 	w     *waiter
 	bound reply  // what rejected the list
 	parts []part // not those of w, whose caller may leave
 	steps []step
+
+	asking int       // requests that stand in queues
+	came   bool      // it has got the part that it waited for, and not asked for the rest since
+	all    time.Time // when it asks for every part that is missing, and not only for the first
+	end    time.Time // until when it waits for the first
 
 	keys  []string // of the limiters; they stay as they are, so that the line may read them
 	begun bool     // it is not behind others; the lock of the line guards it
@@ -29,12 +41,14 @@ type series struct {
 // A step is how far a series has got with one of its parts.
 type step struct {
 	rate    permit.Rate // as far as it is known
+	asks    bool        // a request for the part stands in the queue
 	held    bool        // the part was granted
+	since   time.Time   // when that was
 	renewed time.Time   // when its limiter was last asked for it, or it was moved to the present
 }
 
 func newSeries(w *waiter, a reply) *series {
-	s := &series{w: w, bound: a, parts: slices.Clone(w.parts)}
+	s := &series{w: w, bound: a, parts: slices.Clone(w.parts), all: never}
 	for _, p := range s.parts {
 		s.keys = append(s.keys, p.Handle.Key)
 		s.steps = append(s.steps, step{rate: p.Handle.State().Rate, renewed: time.Now()})
@@ -42,9 +56,13 @@ func newSeries(w *waiter, a reply) *series {
 	return s
 }
 
-// maxLasts is how many intervals of the slowest limiter a series lasts. Permits of one limiter are kept for less than that
-// while others are waited for.
-const maxLasts = 8
+const (
+	maxKept  = 8 // intervals of its limiter for which a part is kept, and of the slowest one for which the first is waited for
+	maxAhead = 3 // intervals of its limiter for which a part is kept while one is missing that comes before it
+)
+
+// never is later than any instant at which a series does something.
+var never = time.Unix(1<<40, 0)
 
 // inLine acquires all parts when it is the turn of s among the lists of this process.
 func (s *series) inLine(ctx context.Context) (reply, error) {
@@ -61,128 +79,157 @@ func (s *series) inLine(ctx context.Context) (reply, error) {
 	return s.acquire(ctx)
 }
 
+// A landed is how the request for a part ended.
+type landed struct {
+	part int
+	engine.Outcome
+	err error
+}
+
 // acquire acquires all parts. If it does not succeed, what it holds is to be refunded.
 func (s *series) acquire(ctx context.Context) (reply, error) {
 	if err := reconcileAll(ctx, s.parts); err != nil {
 		return nothing, err
 	}
-	end := time.Now().Add(maxLasts * s.slowest())
-	if d := s.w.deadline; !d.IsZero() && d.Before(end) {
-		end = d
+	if err := s.learn(ctx); err != nil {
+		return nothing, err
 	}
-	for i := s.missing(); i >= 0; i = s.missing() {
-		r, err := s.wait(ctx, i, end)
-		if err != nil {
-			return nothing, err
+	s.end = time.Now().Add(s.lasts())
+	waits, cancel := context.WithCancel(ctx)
+	replies := make(chan landed)
+	defer func() {
+		cancel()
+		for s.asking > 0 {
+			s.land(<-replies)
 		}
-		if !r.Granted {
-			return rejection(i, &permit.Reply{Wait: r.Wait, Rate: s.steps[i].rate}), nil
+	}()
+	for {
+		if s.came && s.asking == 0 {
+			if err := s.takeRest(ctx); err != nil {
+				return nothing, err
+			}
 		}
-		if s.missing() < 0 {
-			if err := s.renew(ctx, func(j int) bool { return j != i }); err != nil {
+		if s.first() < 0 {
+			return allGranted(s.parts), nil
+		}
+		s.ask(waits, replies)
+		t := time.NewTimer(time.Until(s.due()))
+		select {
+		case x := <-replies:
+			t.Stop()
+			s.land(x)
+			switch {
+			case x.err != nil:
+				return nothing, x.err
+			case !x.Granted:
+				return s.rejectedBy(x.part, x.Wait), nil
+			}
+			if s.first() >= 0 {
+				continue
+			}
+			if err := s.renew(ctx, func(i int) bool { return i != x.part }); err != nil {
+				return nothing, err
+			}
+		case now := <-t.C:
+			if i, until := s.late(now); i >= 0 {
+				return s.rejectedBy(i, time.Until(until)), nil
+			}
+			if err := s.keep(ctx, now); err != nil {
 				return nothing, err
 			}
 		}
 	}
-	return allGranted(s.parts), nil
 }
 
-// missing returns the index of the first part that is not held, or -1.
-func (s *series) missing() int {
-	return slices.IndexFunc(s.steps, func(x step) bool { return !x.held })
+func (s *series) rejectedBy(i int, wait time.Duration) reply {
+	return rejection(i, &permit.Reply{Wait: wait, Rate: s.steps[i].rate})
 }
 
-// slowest returns the longest interval of the limiters, as far as that is known.
-func (s *series) slowest() time.Duration {
-	longest := s.bound.rate.Interval
-	for _, x := range s.steps {
-		longest = max(longest, x.rate.Interval)
-	}
-	return longest
-}
-
-// wait waits for the i-th part until end, and meanwhile renews the others.
-func (s *series) wait(ctx context.Context, i int, end time.Time) (r engine.Outcome, err error) {
-	p := s.parts[i]
-	want := engine.Request{Permits: p.Permits, Wait: true, Timeout: engine.Timeout(end), Own: true, Came: s.w.since, Yields: true}
-	waits, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended := make(chan struct{})
-	go func() {
-		r, err = p.Handle.Acquire(waits, want)
-		close(ended)
-	}()
-	late, failed := s.renewUntil(ctx, ended, i, end)
-	cancel()
-	<-ended
-	switch {
-	case err == nil && r.Granted:
-		s.parts[i].asked = r.Asked
-		x := &s.steps[i]
-		x.held, x.renewed, x.rate.Interval = true, time.Now(), link.Bounded(r.Reply.Rate).Interval
-		err = failed
-	case failed != nil:
-		err = failed
-	case late:
-		r, err = engine.Outcome{Wait: time.Until(p.Handle.State().Grant)}, nil
-	}
-	return r, err
-}
-
-// renewUntil renews all parts but the i-th whenever they are due, until ended is closed. It reports whether that one is known to
-// be granted after end, because of a cool-down, so that nothing is to be held for it.
-func (s *series) renewUntil(ctx context.Context, ended <-chan struct{}, i int, end time.Time) (late bool, err error) {
-	for {
-		next := time.Now().Add(link.MaxInterval)
-		for j, x := range s.steps {
-			if at := x.due(); j != i && at.Before(next) {
-				next = at
-			}
+// learn asks for the rates that are not known, since nobody in this process waits for those limiters: the order depends on them.
+func (s *series) learn(ctx context.Context) error {
+	return s.each(func(i int) (err error) {
+		if x := &s.steps[i]; x.rate.Interval == 0 {
+			var a permit.Reply
+			a, err = s.parts[i].Handle.Look(ctx, s.parts[i].Permits)
+			x.rate = link.Bounded(a.Rate)
 		}
-		t := time.NewTimer(time.Until(next))
-		select {
-		case <-ended:
-			t.Stop()
-			return false, nil
-		case now := <-t.C:
-			if s.parts[i].Handle.State().Grant.After(end) {
-				return true, nil
-			}
-			if err := s.renew(ctx, func(j int) bool { return j != i && !s.steps[j].due().After(now) }); err != nil {
-				return false, err
-			}
-		}
-	}
+		return err
+	})
 }
 
-// due returns when the part is to be renewed: before its permits are free again for others, and before its limiter expires.
-func (x *step) due() time.Time {
-	every := engine.RenewEvery(x.rate)
-	if x.held && x.rate.Interval > 0 {
-		every = min(every, x.rate.Interval/2)
+// each calls f for all parts at once, and returns an error of it.
+func (s *series) each(f func(i int) error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(s.parts))
+	for i := range s.parts {
+		wg.Go(func() { errs[i] = f(i) })
 	}
-	return x.renewed.Add(every)
+	wg.Wait()
+	return cmp.Or(errs...)
 }
 
-// renew moves the parts that are held to the present, and keeps the limiters of others alive, where which says so. A part
-// that cannot be granted now, since its time is over, or because of a cool-down or of another's grant, is not held any more.
-func (s *series) renew(ctx context.Context, which func(i int) bool) (err error) {
+// ask has a request for each part that it may ask for stand in the queue of its limiter.
+func (s *series) ask(ctx context.Context, replies chan<- landed) {
+	first, all := s.first(), !time.Now().Before(s.all)
 	for i, p := range s.parts {
 		x := &s.steps[i]
-		switch {
-		case !which(i):
+		if x.held || x.asks || i != first && !all {
 			continue
-		case x.held:
-			x.held, err = p.Handle.Renew(ctx, p.asked, p.Permits)
-		default:
-			_, err = p.Handle.Look(ctx, p.Permits)
 		}
-		if err != nil {
-			return err
-		}
-		x.renewed = time.Now()
+		x.asks = true
+		s.asking++
+		want := engine.Request{Permits: p.Permits, Wait: true, Timeout: engine.Timeout(s.w.deadline), Own: true, Came: s.w.since, Yields: true}
+		go func() {
+			r, err := p.Handle.Acquire(ctx, want)
+			replies <- landed{i, r, err}
+		}()
 	}
-	return nil
+}
+
+// land records how a request ended.
+func (s *series) land(x landed) {
+	st := &s.steps[x.part]
+	st.asks = false
+	s.asking--
+	if x.err != nil || !x.Granted {
+		return
+	}
+	was := s.first()
+	s.parts[x.part].asked = x.Asked
+	st.rate.Interval = link.Bounded(x.Reply.Rate).Interval
+	st.got()
+	if x.part == was {
+		s.came, s.all, s.end = true, st.since.Add(st.rate.Interval/2), st.since.Add(s.lasts())
+	}
+}
+
+// got records that the part was granted.
+func (x *step) got() {
+	x.held, x.since = true, time.Now()
+	x.renewed = x.since
+}
+
+// takeRest takes all parts that are missing, if they are free at this instant and one call can decide that. The call goes on when ctx
+// is done: what it is granted is held, and goes back like the rest.
+func (s *series) takeRest(ctx context.Context) error {
+	s.came = false
+	var rest []int
+	var parts []part
+	for i, x := range s.steps {
+		if !x.held {
+			rest, parts = append(rest, i), append(parts, s.parts[i])
+		}
+	}
+	began := time.Now()
+	granted, err := s.w.lists.takeFree(context.WithoutCancel(ctx), parts)
+	if err != nil || !granted {
+		return err
+	}
+	for j, i := range rest {
+		s.parts[i].asked = parts[j].asked
+		s.steps[i].got()
+	}
+	return s.renew(ctx, func(i int) bool { return s.steps[i].since.Before(began) })
 }
 
 // refund gives back what is held.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/link"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // try asks for all parts once. When ctx is done or the time of the caller is up, it returns at once, and what
@@ -40,7 +41,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 	if err := reconcileAll(ctx, parts); err != nil {
 		return nothing, err
 	}
-	list := joint(parts)
+	list := ls.joint(parts)
 	if !ls.engine.Config().Backends.Joint(list) {
 		return tryInTurn(ctx, parts)
 	}
@@ -49,9 +50,6 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 		if err := parts[i].Handle.Check(ctx, parts[i].Permits); err != nil {
 			return nothing, err
 		}
-	}
-	for i := range list {
-		list[i].ID = ls.engine.Config().Backends.NewID().Run(0)
 	}
 	for rounds := 0; ; rounds++ {
 		rejected, err := ls.takeAll(ctx, parts, list)
@@ -77,11 +75,21 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 	}
 }
 
-// joint returns the parts for a call for all of them, without their IDs.
-func joint(parts []part) []permit.Part {
+// takeFree takes the parts if one call can decide them and all are free. It checks and repairs nothing.
+func (ls *Lists) takeFree(ctx context.Context, parts []part) (granted bool, err error) {
+	list := ls.joint(parts)
+	if len(list) < 2 || !ls.engine.Config().Backends.Joint(list) {
+		return false, nil
+	}
+	rejected, err := ls.takeAll(ctx, parts, list)
+	return err == nil && len(rejected) == 0, err
+}
+
+// joint returns the parts for a call for all of them.
+func (ls *Lists) joint(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
 	for i, p := range parts {
-		list[i] = permit.Part{Limiter: p.Handle.Backend, Permits: p.Permits, Floor: p.Handle.Floor}
+		list[i] = permit.Part{Limiter: p.Handle.Backend, Permits: p.Permits, Floor: p.Handle.Floor, ID: ls.engine.Config().Backends.NewID().Run(0)}
 	}
 	return list
 }
@@ -104,7 +112,7 @@ func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
 }
 
 // takeAll asks for all parts at one instant, as list has them. It returns the indexes of those that reject, none if all are
-// granted.
+// granted. After an error nothing is held: what may have been granted goes back.
 func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) (rejected []int, err error) {
 	touch := func() {
 		for _, p := range parts[1:] { // Gated touches the first
@@ -113,12 +121,22 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 	}
 	touch()
 	defer touch()
+	unsure := false
 	err = parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
 		rejected, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
+		failure, lost := err.(*retry.Error)
+		unsure = unsure || lost && failure.Outcome != retry.NotExecuted
 		return err
 	})
 	for i := range parts {
 		parts[i].asked = link.Asked{Type: list[i].Type, ID: list[i].ID}
+	}
+	if err != nil && unsure {
+		back := slices.Clone(parts)
+		refund := func() { refundAll(context.WithoutCancel(ctx), back) }
+		if parts[0].Handle.Queue.Background(refund) != nil {
+			refund() // the Engine is closed
+		}
 	}
 	return rejected, err
 }
