@@ -209,6 +209,7 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		s.set(600*time.Millisecond, nil) // too slow, after a silence
 		time.Sleep(10 * time.Second)
 		require.True(t, s.h.Down())
+		synctest.Wait()
 		for i, at := range s.probes[1:] {
 			if i > 0 {
 				require.GreaterOrEqual(t, at-s.probes[i], time.Second)
