@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -72,6 +73,19 @@ func (s *server) Sweep()                               { s.note("sweep") }
 func (s *server) Done() <-chan struct{}                { return s.done }
 func (s *server) Began(_ *Health, err error)           { s.note("began: %v", err) }
 func (s *server) Ended(d time.Duration, granted int64) { s.note("ended after %v", d) }
+
+// asked returns when there were probes, and told the log.
+func (s *server) asked() []time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.probes)
+}
+
+func (s *server) told() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.log)
+}
 
 // attempt makes an attempt that ends with err after takes, if its caller does not leave before.
 func (s *server) attempt(takes time.Duration, err error) {
@@ -166,10 +180,10 @@ func TestWhatIsAnOutage(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				s.mu.Lock()
-				require.Equal(t, c.log, s.log)
+				require.Equal(t, c.log, s.told())
 				s.mu.Unlock()
 				s.end()
-				require.Equal(t, len(c.log) > 0 || c.failed, len(s.probes) > 0)
+				require.Equal(t, len(c.log) > 0 || c.failed, len(s.asked()) > 0)
 				time.Sleep(2 * time.Minute)
 				require.True(t, s.h.Idle())
 			})
@@ -209,11 +223,10 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		s.set(600*time.Millisecond, nil) // too slow, after a silence
 		time.Sleep(10 * time.Second)
 		require.True(t, s.h.Down())
-		synctest.Wait()
-		for i, at := range s.probes[1:] {
+		for i, at := range s.asked()[1:] {
 			if i > 0 {
-				require.GreaterOrEqual(t, at-s.probes[i], time.Second)
-				require.LessOrEqual(t, at-s.probes[i], 1250*time.Millisecond)
+				require.GreaterOrEqual(t, at-s.asked()[i], time.Second)
+				require.LessOrEqual(t, at-s.asked()[i], 1250*time.Millisecond)
 			}
 		}
 		s.set(0, fails(loading)) // not silent any more
@@ -225,8 +238,8 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		require.False(t, s.h.Down())
 		require.NoError(t, s.h.Failure())
 		synctest.Wait()
-		require.Len(t, s.log, 3)
-		require.Contains(t, s.log[2], "ended after")
+		require.Len(t, s.told(), 3)
+		require.Contains(t, s.told()[2], "ended after")
 		time.Sleep(time.Minute)
 		require.True(t, s.h.Idle())
 	})
@@ -245,8 +258,8 @@ func TestALostReplyAfterAnOutage(t *testing.T) {
 		s.attempt(0, fails(reset))
 		s.h.Await(nil, nil)
 		require.False(t, s.h.Down())
-		require.Equal(t, "began: refused", s.log[0][len("400ms "):])
-		require.Len(t, s.log, 4, "began, sweep, ended, sweep")
+		require.Equal(t, "began: refused", s.told()[0][len("400ms "):])
+		require.Len(t, s.told(), 4, "began, sweep, ended, sweep")
 	})
 }
 
