@@ -24,7 +24,7 @@ type Health struct {
 	over    chan struct{} // closed when it is up again
 	granted int64         // requests that a policy granted during the outage
 	failure error         // how the last attempt failed; nil if there has been a reply since
-	known   bool          // the server has replied to an attempt
+	known   bool          // the server has let this user in
 
 	open      int           // attempts that have not ended
 	answered  time.Time     // when the latest attempt was sent that had a reply in time
@@ -149,6 +149,20 @@ func (h *Health) Suspected() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.verdict != nil || !h.silent.IsZero() && time.Since(h.silent) >= suspicious
+}
+
+// isKnown reports whether the server has let this user in.
+func (h *Health) isKnown() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known
+}
+
+// replied records that the server has let this user in.
+func (h *Health) replied() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known = true
 }
 
 // Down reports whether there is an outage. It takes no lock.
