@@ -3,12 +3,9 @@
 package ratelimiter_test
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -27,7 +24,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// This file has a server refuse to let its clients in, as it does while a password is rotated, and checks that every way to ask for
+// This file has a server freeze, and refuse to let its clients in, as it does while a password is rotated, and checks that every way to ask for
 // a permit meets that alike: what waits waits, and what does not is decided by the policy.
 
 // A surface is a way to ask for a permit.
@@ -145,58 +142,8 @@ func (s *surfaces) each(f func(name string, x surface)) {
 	all.Wait()
 }
 
-// A door is a dialer to a server that lets nobody in while the door is shut.
-type door struct {
-	mu    sync.Mutex
-	shut  bool
-	conns []net.Conn
-}
-
-func (d *door) option(o *redis.Options) {
-	o.Password = "some" // which a server without a password accepts
-	dial := o.Dialer
-	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		if d.shut {
-			near, far := net.Pipe()
-			go refuse(far)
-			return near, nil
-		}
-		c, err := dial(ctx, network, addr)
-		d.conns = append(d.conns, c)
-		return c, err
-	}
-}
-
-// refuse is a server that does not know the password.
-func refuse(c net.Conn) {
-	defer c.Close()
-	for in := bufio.NewReader(c); ; {
-		if _, _, err := redistest.Frame(in, nil, nil); err != nil {
-			return
-		}
-		if _, err := io.WriteString(c, "-WRONGPASS invalid username-password pair\r\n"); err != nil {
-			return
-		}
-	}
-}
-
-// unknownUser is the reply of refuse, with advice.
-const unknownUser = "WRONGPASS invalid username-password pair (check Username and Password in the redis client's options)"
-
-// set shuts the door, and breaks the connections that are open, or opens it.
-func (d *door) set(shut bool) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.shut = shut
-	if shut {
-		for _, c := range d.conns {
-			_ = c.Close()
-		}
-		d.conns = nil
-	}
-}
+// unknownUser is the error of a server that does not let its clients in, with advice.
+const unknownUser = redistest.WrongPassword + " (check Username and Password in the redis client's options)"
 
 // ready asks for a permit in every way, and requires that Redis grants it.
 func (s *surfaces) ready(t *testing.T) {
@@ -214,13 +161,13 @@ func TestRefusedForTwoSeconds(t *testing.T) {
 	const lasts = 2 * time.Second
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {
-			var d door
+			var d redistest.Door
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				s := newSurfaces(t, rdb, p)
 				s.ready(t)
-				d.set(true)
+				d.Refuse()
 				begin := time.Now()
-				time.AfterFunc(lasts, func() { d.set(false) })
+				time.AfterFunc(lasts, d.Open)
 				s.each(func(name string, x surface) {
 					for time.Since(begin) < lasts {
 						at, asked := time.Since(begin), time.Now()
@@ -260,7 +207,7 @@ func TestRefusedForTwoSeconds(t *testing.T) {
 				began := "outage began: " + unknownUser
 				require.Equal(t, []string{began, began, "outage ended: <nil>", "outage ended: <nil>"}, s.told(), "those of the Client and of package limit")
 				s.ready(t)
-			}, d.option)
+			}, d.Option)
 		})
 	}
 }
@@ -271,7 +218,8 @@ func TestRefusedForTwoSeconds(t *testing.T) {
 func TestRefusedFromTheStart(t *testing.T) {
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {
-			d := door{shut: true}
+			var d redistest.Door
+			d.Refuse()
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				s := newSurfaces(t, rdb, p)
 				begin := time.Now()
@@ -294,11 +242,66 @@ func TestRefusedFromTheStart(t *testing.T) {
 				for _, err := range s.failures {
 					require.ErrorContains(t, err, unknownUser)
 				}
-				d.set(false)
+				d.Open()
 				s.ready(t)
 				require.Empty(t, s.told())
-			}, d.option)
+			}, d.Option)
 		})
+	}
+}
+
+// TestMiddlewareOnAFrozenRedis checks what a middleware with its defaults, alone in its process, replies while Redis stands still:
+// it decides by the policy, at once, from when the outage is known: 0.5 s until the witness asks, 0.05 s until it looks and the connection is there, and 1 s. No
+// request waits for a probe, the event tells of the outage, and Redis decides again a moment after it goes on.
+func TestMiddlewareOnAFrozenRedis(t *testing.T) {
+	const known = 1550 * time.Millisecond
+	for _, name := range []string{"inbound", "inbound of two rules"} {
+		for _, p := range policies {
+			t.Run(name+", "+p.String(), func(t *testing.T) {
+				var d redistest.Door
+				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+					s := newSurfaces(t, rdb, p)
+					s.ready(t)
+					d.Freeze()
+					begin := time.Now()
+					var all sync.WaitGroup
+					for range 1000 { // in 10 s
+						all.Go(func() {
+							at := time.Since(begin)
+							granted, _, err := s.of[name].ask(t.Context())
+							took := time.Since(begin) - at
+							switch {
+							case at <= known:
+								assert.LessOrEqual(t, took, time.Second, "asked after %v", at)
+								assert.LessOrEqual(t, at+took, known, "asked after %v", at)
+							case p.String() == policies[2].String() && at <= known+plenty.Interval: // the quota has not begun
+								assert.Zero(t, took, "asked after %v", at)
+							default:
+								assert.Zero(t, took, "asked after %v", at)
+								assert.Equal(t, p != ratelimiter.FailClosed(), granted, "asked after %v: %v", at, err)
+							}
+						})
+						time.Sleep(10 * time.Millisecond)
+						if at := time.Since(begin); at == known-10*time.Millisecond {
+							require.Empty(t, s.told())
+						} else if at == known+10*time.Millisecond {
+							require.Len(t, s.told(), 1)
+							require.Contains(t, s.told()[0], "outage began: no reply from Redis, not even within 1s on a new connection")
+						}
+					}
+					all.Wait()
+					require.Len(t, s.told(), 1)
+					d.Open()
+					back := time.Now()
+					for len(s.told()) < 2 {
+						time.Sleep(time.Millisecond)
+					}
+					require.LessOrEqual(t, time.Since(back), 1250*time.Millisecond)
+					require.Equal(t, "outage ended: <nil>", s.told()[1])
+					s.ready(t)
+				}, d.Option)
+			})
+		}
 	}
 }
 
