@@ -278,7 +278,7 @@ func TestSlowRedis(t *testing.T) {
 			}
 			require.Less(t, runtime.NumGoroutine(), before+300, "none of the requests in the outage, but a few for the connections of earlier ones")
 			all.Wait()
-			require.Greater(t, late, 600)
+			require.Greater(t, late, 450) // the connection of the witness here closes only after its two seconds
 			require.LessOrEqual(t, delayed, 6, "one probe a second")
 			switch p {
 			case ratelimiter.FailClosed():
