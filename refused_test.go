@@ -352,3 +352,38 @@ func TestPasswordIsRotated(t *testing.T) {
 		})
 	}
 }
+
+// TestReadsOnAFrozenRedis checks that calls which only read, and have no deadline, end when the outage begins, with its reason.
+func TestReadsOnAFrozenRedis(t *testing.T) {
+	const known = 1550 * time.Millisecond
+	for name, read := range map[string]func(context.Context, *ratelimiter.RateLimiter) error{
+		"Peek": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Peek(ctx, 1); return err },
+		"Rate": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Rate(ctx); return err },
+		"AvailablePermits": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+			_, err := l.AvailablePermits(ctx)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var d redistest.Door
+			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+				client := redistest.Must(ratelimiter.New(rdb))(t)
+				defer client.Close()
+				l := client.RateLimiter(redistest.Key(t)).WithRate(plenty)
+				require.NoError(t, l.Acquire(t.Context(), 1))
+				d.Freeze()
+				begin := time.Now()
+				for i := range 3 {
+					err := read(context.Background(), l)
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+					require.NotErrorIs(t, err, context.Canceled)
+					require.ErrorContains(t, err, "no reply from Redis, not even within 1s on a new connection")
+					require.Equal(t, known, time.Since(begin), "call %d", i)
+				}
+				d.Open()
+				require.NoError(t, l.Acquire(t.Context(), 1))
+				require.NoError(t, read(t.Context(), l))
+			}, d.Option)
+		})
+	}
+}

@@ -63,7 +63,7 @@ func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error
 	return permit.Failed(op, l.Name, err)
 }
 
-// unlessDown calls read, which changes nothing, and ends it if an outage begins meanwhile.
+// unlessDown calls read, which changes nothing for its caller, and ends it if an outage begins meanwhile.
 func (l *Link) unlessDown(ctx context.Context, op string, read func(ctx context.Context) error) error {
 	health := l.Health()
 	bounded, end := health.UntilOutage(ctx)

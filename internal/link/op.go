@@ -18,6 +18,10 @@ func Do[T any](ctx context.Context, l *Link, op permit.Op[T]) (result T, err err
 
 // Steps carries out an operation like [Do], and yields the result of each call, and with an error that of the last.
 func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, error] {
+	gate := l.Gated
+	if op.Reads {
+		gate = l.Read
+	}
 	return func(yield func(T, error) bool) {
 		var result T // stays as it is if there is no call
 		more := true
@@ -29,10 +33,10 @@ func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, er
 		}
 		for more {
 			var err error
-			if op.Reads {
-				err = l.unlessDown(ctx, op.Name, func(ctx context.Context) error { return l.Read(ctx, op.Name, step(ctx)) })
+			if op.Reads || op.Asks {
+				err = l.unlessDown(ctx, op.Name, func(ctx context.Context) error { return gate(ctx, op.Name, step(ctx)) })
 			} else {
-				err = l.Gated(ctx, op.Name, step(ctx))
+				err = gate(ctx, op.Name, step(ctx))
 			}
 			if more = more && err == nil; !yield(result, err) {
 				return

@@ -54,6 +54,7 @@ const WrongPassword = "WRONGPASS invalid username-password pair"
 // refuse is a server that does not know the password.
 func refuse(c net.Conn) {
 	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second)) // go-redis 9.19 does not close it
 	for in := bufio.NewReader(c); ; {
 		if _, _, err := Frame(in, nil, nil); err != nil {
 			return
