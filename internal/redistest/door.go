@@ -78,6 +78,7 @@ func (d *Door) Refuse() {
 }
 
 // Freeze has the server stand still, as SIGSTOP does: connections are accepted, and what is sent is read when it goes on.
+// In a bubble it needs the miniredis lane, see [NoServer]: a read of a socket holds up virtual time.
 func (d *Door) Freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
