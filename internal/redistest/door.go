@@ -78,7 +78,6 @@ func (d *Door) Refuse() {
 }
 
 // Freeze has the server stand still, as SIGSTOP does: connections are accepted, and what is sent is read when it goes on.
-// In a bubble it needs the miniredis lane, see [NoServer]: a read of a socket holds up virtual time.
 func (d *Door) Freeze() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -126,12 +125,23 @@ func (c *doorConn) Write(p []byte) (int, error) {
 
 // Read implements net.Conn. What has arrived when the server freezes is held back, too.
 func (c *doorConn) Read(p []byte) (int, error) {
+	if err := c.hold(); err != nil { // a read of a real socket would hold up virtual time
+		return 0, err
+	}
 	n, err := c.Conn.Read(p)
+	if held := c.hold(); held != nil {
+		return 0, held
+	}
+	return n, err
+}
+
+// hold returns when the server is not frozen, or with the error of a read that ends before.
+func (c *doorConn) hold() error {
 	c.door.mu.Lock()
 	thawed := c.door.thawed
 	c.door.mu.Unlock()
 	if thawed == nil {
-		return n, err
+		return nil
 	}
 	var late <-chan time.Time
 	c.mu.Lock()
@@ -141,11 +151,11 @@ func (c *doorConn) Read(p []byte) (int, error) {
 	c.mu.Unlock()
 	select {
 	case <-thawed:
-		return n, err
+		return nil
 	case <-c.closed:
-		return 0, net.ErrClosed
+		return net.ErrClosed
 	case <-late:
-		return 0, os.ErrDeadlineExceeded
+		return os.ErrDeadlineExceeded
 	}
 }
 
