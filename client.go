@@ -222,6 +222,9 @@ func (c *Client) Ping(ctx context.Context) error {
 	failure, failed := err.(*retry.Error)
 	switch {
 	case !failed:
+		if err == nil {
+			c.engine.Replied()
+		}
 		return err
 	case ctx.Err() != nil:
 		return permit.Left("Ping", began, nil, ctx.Err())

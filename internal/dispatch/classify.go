@@ -60,6 +60,7 @@ func Classify(err error) retry.Outcome {
 	return retry.Unknown
 }
 
+// hasPrefix reports whether err is a reply with one of the prefixes, with or without "ERR " before it.
 func hasPrefix(err error, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return redis.HasErrorPrefix(err, p) })
 }
@@ -67,7 +68,8 @@ func hasPrefix(err error, prefixes ...string) bool {
 // refusesUser reports whether err is the reply of a server that does not let a new connection in, because of its password, its
 // user, or the rights of that user. The connections that are open may work on.
 func refusesUser(err error) bool {
-	if hasPrefix(err, "WRONGPASS", "NOAUTH", "invalid password", "AUTH", "Client sent AUTH", "Protocol error: unauthenticated") {
+	// To a command of more than ten words, Redis since 6.2 says "unauthenticated" in place of NOAUTH, and hangs up.
+	if hasPrefix(err, "WRONGPASS", "NOAUTH", "Protocol error: unauthenticated", "invalid password", "AUTH ", "Client sent AUTH") {
 		return true
 	}
 	var re redis.Error

@@ -81,6 +81,9 @@ func (e *Engine) Close() {
 // Config returns what the Engine was made with.
 func (e *Engine) Config() *Config { return &e.cfg }
 
+// Replied records that Redis has replied to a call which is not of a limiter, and so has let this user in.
+func (e *Engine) Replied() { e.system.Replied() }
+
 // OutageBegins returns a channel that is closed when the next outage begins.
 func (e *Engine) OutageBegins() <-chan struct{} { return e.began.Next() }
 

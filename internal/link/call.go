@@ -63,6 +63,18 @@ func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error
 	return permit.Failed(op, l.Name, err)
 }
 
+// unlessDown calls read, which changes nothing for its caller, and ends it if an outage begins meanwhile.
+func (l *Link) unlessDown(ctx context.Context, op string, read func(ctx context.Context) error) error {
+	health := l.Health()
+	bounded, end := health.UntilOutage(ctx)
+	defer end()
+	err := read(bounded)
+	if _, down := health.Outage(); down != nil && bounded.Err() != nil && ctx.Err() == nil {
+		return permit.Unavailable(op, l.Name, down)
+	}
+	return err
+}
+
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
 func (l *Link) attempt(ctx context.Context, call func() error) error {
 	health := l.Health()

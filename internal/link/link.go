@@ -91,6 +91,9 @@ func (s *System) IsClosed() bool {
 // Idle reports whether no call is waited for, and no timer is armed for that.
 func (s *System) Idle() bool { return s.healths.Idle() }
 
+// Replied records that Redis has let this user in.
+func (s *System) Replied() { s.healths.Replied() }
+
 // An EventKind tells what happened.
 type EventKind int
 

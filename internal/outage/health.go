@@ -19,12 +19,14 @@ type Health struct {
 	down atomic.Bool // as err, for who only wants to know whether there is an outage
 
 	mu      sync.Mutex
-	err     error         // why the server is down; nil while it is up
-	since   time.Time     // when that became known
-	over    chan struct{} // closed when it is up again
-	granted int64         // requests that a policy granted during the outage
-	failure error         // how the last attempt failed; nil if there has been a reply since
-	known   bool          // the server has replied to an attempt
+	err     error              // why the server is down; nil while it is up
+	since   time.Time          // when that became known
+	over    chan struct{}      // closed when it is up again
+	up      context.Context    // ends when an outage begins; nil if nobody waits for that
+	fall    context.CancelFunc // ends up
+	granted int64              // requests that a policy granted during the outage
+	failure error              // how the last attempt failed; nil if there has been a reply since
+	known   bool               // the server has let this user in
 
 	open      int           // attempts that have not ended
 	answered  time.Time     // when the latest attempt was sent that had a reply in time
@@ -157,6 +159,20 @@ func (h *Health) Suspected() bool {
 	return h.verdict != nil || !h.unheard.IsZero() && time.Since(h.unheard) >= suspicious
 }
 
+// isKnown reports whether the server has let this user in.
+func (h *Health) isKnown() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.known
+}
+
+// replied records that the server has let this user in.
+func (h *Health) replied() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.known = true
+}
+
 // Down reports whether there is an outage. It takes no lock.
 func (h *Health) Down() bool { return h.down.Load() }
 
@@ -178,6 +194,25 @@ func (h *Health) Outage() (over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over, h.err
+}
+
+// UntilOutage returns a context that ends with ctx, and during an outage. The caller has to call end.
+func (h *Health) UntilOutage(ctx context.Context) (bounded context.Context, end func()) {
+	bounded, cancel := context.WithCancel(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		cancel()
+		return bounded, cancel
+	}
+	if h.up == nil {
+		h.up, h.fall = context.WithCancel(context.Background())
+	}
+	stop := context.AfterFunc(h.up, cancel)
+	return bounded, func() {
+		stop()
+		cancel()
+	}
 }
 
 // Failure returns why the server is down, or else how the last attempt failed, or nil if there has been a reply since.

@@ -245,6 +245,30 @@ func TestWhatEndsAnOutage(t *testing.T) {
 	})
 }
 
+// TestUserThatWasLetIn checks that a server that does not let a user in is a wrong setting only if no server of its Redis has let
+// it in before: neither the one that it replaces, nor any in a reply to another call.
+func TestUserThatWasLetIn(t *testing.T) {
+	refuses := func(h *Health) retry.Outcome {
+		e := password
+		h.End(context.Background(), h.Begin(&server{done: make(chan struct{})}), &e)
+		return e.Outcome
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var all Healths
+		for _, addr := range []string{"", "a"} {
+			require.Equal(t, retry.Executed, refuses(all.Of(addr)))
+		}
+		all.Of("b").End(context.Background(), all.Of("b").Begin(nil), nil)
+		require.Equal(t, retry.NotExecuted, refuses(all.Of("c")), "a replica has taken over")
+		require.Equal(t, retry.Executed, refuses(all.Of("a")), "another shard may have another password")
+		all.Replied()
+		require.Equal(t, retry.NotExecuted, refuses(all.Of("a")))
+		require.Equal(t, retry.NotExecuted, refuses(all.Of("")))
+		time.Sleep(time.Second) // the witnesses get a reply
+		synctest.Wait()
+	})
+}
+
 // TestALostReplyAfterAnOutage checks that a call that fails just after the end of an outage begins no other one.
 func TestALostReplyAfterAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,7 +12,7 @@ type Healths struct {
 }
 
 // Of returns the Health of the server at an address. The empty address stands for the only server, or for one that is not
-// known.
+// known. If one server has let this user in, a new one counts as if it had, too: it may be a replica that takes over.
 func (h *Healths) Of(addr string) *Health {
 	if addr == "" {
 		return &h.only
@@ -20,16 +20,26 @@ func (h *Healths) Of(addr string) *Health {
 	if found, ok := h.of.Load(addr); ok {
 		return found.(*Health)
 	}
-	made, _ := h.of.LoadOrStore(addr, new(Health))
+	known := false
+	h.each(func(one *Health) { known = one.isKnown() || known })
+	made, _ := h.of.LoadOrStore(addr, &Health{known: known})
 	return made.(*Health)
 }
 
+// Replied records that the servers have let this user in, as a reply to another call shows.
+func (h *Healths) Replied() { h.each((*Health).replied) }
+
 // Idle reports whether every Health is idle; see [Health.Idle].
 func (h *Healths) Idle() bool {
-	idle := h.only.Idle()
+	idle := true
+	h.each(func(one *Health) { idle = one.Idle() && idle })
+	return idle
+}
+
+func (h *Healths) each(f func(*Health)) {
+	f(&h.only)
 	h.of.Range(func(_, one any) bool {
-		idle = one.(*Health).Idle() && idle
+		f(one.(*Health))
 		return true
 	})
-	return idle
 }

@@ -84,6 +84,10 @@ func (h *Health) outageBegan(failure *retry.Error) (decided bool) {
 	h.over = make(chan struct{})
 	h.silent = time.Time{}
 	h.down.Store(true)
+	if h.up != nil {
+		h.fall()
+		h.up = nil
+	}
 	h.judgedLocked()
 	return true
 }
