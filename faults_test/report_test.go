@@ -22,8 +22,9 @@ type row struct {
 // A fault is a row that runs.
 type fault struct {
 	*testing.T
-	stalls *stalls
-	text   string
+	stalls  *stalls
+	text    string
+	figures *figures // of a breakage
 }
 
 // measured records what the row found, for the table. A row calls it before it judges, so that a broken promise

@@ -67,7 +67,7 @@ func hasPrefix(err error, prefixes ...string) bool {
 // refusesUser reports whether err is the reply of a server that does not let a new connection in, because of its password, its
 // user, or the rights of that user. The connections that are open may work on.
 func refusesUser(err error) bool {
-	if hasPrefix(err, "WRONGPASS", "NOAUTH", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH") {
+	if hasPrefix(err, "WRONGPASS", "NOAUTH", "ERR Protocol error: unauthenticated", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH") {
 		return true
 	}
 	var re redis.Error
