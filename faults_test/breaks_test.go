@@ -121,17 +121,21 @@ func (b *breakage) promise() string {
 
 // figures are what the uses of a breakage found: for docs/outages.md.
 type figures struct {
-	uses                             int
-	known, first, plain, longest     time.Duration // the largest
-	own, byPolicy, unsound, outages_ int
+	uses                         int
+	known, first, plain, longest time.Duration // the largest
+	own, byPolicy                int
 }
 
+// row returns the row of a page, where none says that there was no outage.
 func (n *figures) row(b *breakage, fault string, none string) string {
-	known, longest := none, none
-	if b.known > 0 {
+	known, longest, plain := none, "–", "–"
+	if n.known > 0 {
 		known, longest = fmt.Sprint(round(n.known)), fmt.Sprint(n.longest.Round(time.Millisecond))
 	}
-	return fmt.Sprintf("| %s | %s | %s | %v | %v | %d |\n", fault, known, longest, round(n.first), round(n.plain), n.byPolicy)
+	if n.plain > 0 {
+		plain = fmt.Sprint(round(n.plain))
+	}
+	return fmt.Sprintf("| %s | %s | %s | %v | %s | %d |\n", fault, known, longest, round(n.first), plain, n.byPolicy)
 }
 
 // broken reports a broken promise of a use, and goes on with the others.
@@ -418,12 +422,12 @@ func (b *breakage) meet(f *fault, xs []*using, alone redis.UniversalClient, last
 	var done atomic.Bool
 	var plain sync.WaitGroup
 	var mu sync.Mutex
-	var plainly_ []time.Time
+	var successes []time.Time
 	plain.Go(func() {
 		for !done.Load() {
 			if plainly(alone) == nil {
 				mu.Lock()
-				plainly_ = append(plainly_, time.Now())
+				successes = append(successes, time.Now())
 				mu.Unlock()
 			}
 			time.Sleep(20 * time.Millisecond)
@@ -447,7 +451,7 @@ func (b *breakage) meet(f *fault, xs []*using, alone redis.UniversalClient, last
 	}
 	done.Store(true)
 	plain.Wait()
-	for _, at := range plainly_ {
+	for _, at := range successes {
 		if at.After(back) {
 			n.plain = at.Sub(back)
 			break
@@ -675,7 +679,6 @@ func fullPool(f *fault, b *breakage) {
 		x.warm()
 		xs = append(xs, x)
 	}
-	begin := time.Now()
 	for _, x := range xs {
 		for range size {
 			others.Go(func() { x.rdb.BLPop(context.Background(), held, "nothing") })
@@ -699,7 +702,6 @@ func fullPool(f *fault, b *breakage) {
 		n.first = max(n.first, first)
 		f.late(x.use, "the first grant", back, first, b.first)
 	}
-	_ = begin
 	f.measured("%d uses: 0 outages, %d grants without Redis; the first grant %v after it; %d calls had too little time of their own", n.uses, n.byPolicy, round(n.first), n.own)
 }
 

@@ -108,22 +108,13 @@ func ofInbound(rules int) func(u *using) func(context.Context) error {
 		m := redistest.Must(inbound.NewRules(u.c, list, inbound.WithDecisionTime(u.time), inbound.WithOutagePolicy(policyOf(u.policy))))(u.f)
 		return func(ctx context.Context) error {
 			d := m.DecideRequest(httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-			if d.Outcome == inbound.OutcomeOpen {
-				by, _ := ctx.Value(byPolicy{}).(*atomic.Bool)
-				by.Store(true)
+			if d.Degraded || d.Outcome == inbound.OutcomeOpen {
+				ctx.Value(byPolicy{}).(*atomic.Bool).Store(true)
+			}
+			if d.Passes() {
 				return nil
 			}
-			if d.Degraded {
-				by, _ := ctx.Value(byPolicy{}).(*atomic.Bool)
-				by.Store(true)
-			}
-			if d.Outcome == inbound.OutcomeGranted {
-				return nil
-			}
-			if d.Err != nil {
-				return d.Err
-			}
-			return granted(d.Passes(), d.Err)
+			return granted(false, d.Err)
 		}
 	}
 }
@@ -252,7 +243,6 @@ func newUsing(f *fault, u use, rdb redis.UniversalClient) *using {
 // warm makes a call of the use, which has to be served, and fills the pool.
 func (x *using) warm() {
 	x.f.Helper()
-	// The first calls of a process may meet a server that is still starting, on a busy machine.
 	require.NoError(x.f, x.one(0).err, "%v", x.use)
 	fill(x.f, x.rdb, x.idle)
 	x.mu.Lock()
@@ -311,7 +301,7 @@ func (x *using) end() {
 	x.running.Wait()
 }
 
-// since returns the calls that began after t, or, with ended, that ended after t.
+// since returns the calls that began after t.
 func (x *using) since(t time.Time) (list []made) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

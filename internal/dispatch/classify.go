@@ -42,7 +42,7 @@ func Classify(err error) retry.Outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
 		if refusesWrites(err) || refusesUser(err) || hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN",
-			"BUSY", "NOSCRIPT", "ERR max number of clients", "max number of clients") {
+			"BUSY", "NOSCRIPT", "max number of clients") {
 			return retry.NotExecuted
 		}
 		return retry.Executed
@@ -60,6 +60,7 @@ func Classify(err error) retry.Outcome {
 	return retry.Unknown
 }
 
+// hasPrefix reports whether err is a reply of Redis that begins with one of some prefixes. An "ERR " before them does not count.
 func hasPrefix(err error, prefixes ...string) bool {
 	return slices.ContainsFunc(prefixes, func(p string) bool { return redis.HasErrorPrefix(err, p) })
 }
@@ -67,7 +68,7 @@ func hasPrefix(err error, prefixes ...string) bool {
 // refusesUser reports whether err is the reply of a server that does not let a new connection in, because of its password, its
 // user, or the rights of that user. The connections that are open may work on.
 func refusesUser(err error) bool {
-	if hasPrefix(err, "WRONGPASS", "NOAUTH", "ERR Protocol error: unauthenticated", "ERR invalid password", "ERR AUTH", "ERR Client sent AUTH") {
+	if hasPrefix(err, "WRONGPASS", "NOAUTH", "Protocol error: unauthenticated", "invalid password", "AUTH ", "Client sent AUTH") {
 		return true
 	}
 	var re redis.Error

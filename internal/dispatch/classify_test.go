@@ -71,6 +71,9 @@ func TestClassify(t *testing.T) {
 		{redisError("WRONGPASS invalid username-password pair or user is disabled."), retry.NotExecuted},
 		{redisError("NOAUTH Authentication required."), retry.NotExecuted},
 		{redisError("ERR Protocol error: unauthenticated multibulk length"), retry.NotExecuted},
+		{redisError("ERR invalid password"), retry.NotExecuted}, // Redis 5
+		{redisError("ERR Client sent AUTH, but no password is set"), retry.NotExecuted},
+		{redisError("ERR AUTH <password> called without any password configured for the default user."), retry.NotExecuted},
 		{redis.ErrPoolTimeout, retry.NotExecuted},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, retry.NotExecuted},
 		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), retry.NotExecuted},
