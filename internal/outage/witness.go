@@ -43,7 +43,7 @@ const (
 
 // witness finds out whether s is down, and if it is, waits until it is up again.
 func (h *Health) witness(s Server) {
-	for asked := time.Now(); ; {
+	for {
 		err := s.Probe(tooSlow)
 		if isDone(s) {
 			h.acquit()
@@ -51,7 +51,7 @@ func (h *Health) witness(s Server) {
 		}
 		failure, failed := err.(*retry.Error)
 		switch {
-		case failed && failure.Outcome != retry.Executed && !failure.Local && !h.outageBegan(failure, asked):
+		case failed && failure.Outcome != retry.Executed && !failure.Local && !h.outageBegan(failure):
 			sleep(s, refusedEvery)
 			continue
 		case h.Down():
@@ -65,17 +65,16 @@ func (h *Health) witness(s Server) {
 	}
 }
 
-// outageBegan begins an outage if the server has refused for long enough since it was first asked, or has been silent, and
-// reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user
-// is a wrong one.
-func (h *Health) outageBegan(failure *retry.Error, asked time.Time) (decided bool) {
+// outageBegan begins an outage if the server has refused for long enough, or has been silent, and reports whether that is
+// decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a wrong one.
+func (h *Health) outageBegan(failure *retry.Error) (decided bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	switch {
 	case !failure.ReadOnly && h.answered.After(h.suspected), failure.Handshake && !h.known:
 		return true
-	case !failure.Silent && now.Sub(asked) < refusedFor:
+	case !failure.Silent && now.Sub(h.suspected) < refusedFor:
 		return false
 	}
 	h.err, h.since, h.granted = failure.Err, now, 0
