@@ -412,7 +412,7 @@ func (x *using) sound(known time.Time) (own, byPolicy int) {
 		case m.err != nil: // rejected by the policy, or unavailable
 		case m.degraded && inTime:
 			byPolicy++
-			why = errors.New("by policy")
+			why = fmt.Errorf("by policy after %v, %v before an outage is known", m.took(), known.Sub(m.end))
 		case m.degraded:
 			byPolicy++
 			if x.policy == "FailClosed" {
