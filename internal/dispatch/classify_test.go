@@ -68,6 +68,12 @@ func TestClassify(t *testing.T) {
 		{redisError("READONLY You can't write against a read only replica."), retry.NotExecuted},
 		{redisError("BUSY Redis is busy running a script."), retry.NotExecuted},
 		{redisError("ERR max number of clients reached"), retry.NotExecuted},
+		{redisError("WRONGPASS invalid username-password pair or user is disabled."), retry.NotExecuted},
+		{redisError("NOAUTH Authentication required."), retry.NotExecuted},
+		{redisError("ERR Protocol error: unauthenticated multibulk length"), retry.NotExecuted},
+		{redisError("ERR invalid password"), retry.NotExecuted}, // Redis 5
+		{redisError("ERR Client sent AUTH, but no password is set"), retry.NotExecuted},
+		{redisError("ERR AUTH <password> called without any password configured for the default user."), retry.NotExecuted},
 		{redis.ErrPoolTimeout, retry.NotExecuted},
 		{&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, retry.NotExecuted},
 		{fmt.Errorf("wrapped: %w", &net.OpError{Op: "dial", Err: os.ErrDeadlineExceeded}), retry.NotExecuted},

@@ -89,6 +89,9 @@ func (h *Health) End(ctx context.Context, sent time.Time, err error) {
 		// It may not have been sent, or its reply may yet come. The silence goes on.
 	default:
 		h.failure = failure.Err
+		if failure.Outcome == retry.Unknown { // until now it may only have been slow
+			sent = time.Now()
+		}
 		h.suspectLocked(sent)
 	}
 }

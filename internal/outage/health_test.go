@@ -170,6 +170,11 @@ func TestWhatIsAnOutage(t *testing.T) {
 			time.Sleep(250 * time.Millisecond)
 			s.set(0, nil)
 		}, []string{"300ms sweep"}, true},
+		{"a slow call fails, and Redis refuses for a moment", 0, fails(refused), func(s *server) {
+			s.attempt(450*time.Millisecond, fails(reset))
+			time.Sleep(150 * time.Millisecond)
+			s.set(0, nil)
+		}, []string{"650ms sweep"}, true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
