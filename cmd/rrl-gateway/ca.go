@@ -28,9 +28,9 @@ func printCA(stdout io.Writer, dir, proxy string) error {
 	if dir, err = filepath.Abs(dir); err != nil {
 		return usage("--ca-dir: %w", err)
 	}
-	for flag, text := range map[string]string{"--proxy": proxy, "--ca-dir": dir} {
-		if _, ok := shell.Quote(text); !ok {
-			return usage("%s: %q cannot be pasted into a shell, because it has characters that are not printable", flag, text)
+	for _, flag := range [][2]string{{"--ca-dir", dir}, {"--proxy", proxy}} {
+		if !shell.Printable(flag[1]) {
+			return usage("%s: %q cannot be pasted into a shell, because it has characters that are not printable", flag[0], flag[1])
 		}
 	}
 	ca, err := gateway.LoadCA(dir)

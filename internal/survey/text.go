@@ -12,18 +12,13 @@ import (
 	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/shell"
 )
-
-// Printable reports whether text can be printed as it is: it is UTF-8, and has no control characters, which a terminal would obey,
-// and none that change the direction of a text.
-func Printable(text string) bool {
-	return utf8.ValidString(text) && strings.IndexFunc(text, func(r rune) bool { return !strconv.IsPrint(r) }) < 0
-}
 
 // Visible returns text with all characters that are not printable replaced by Go's escapes, as in \x1b. Use it for everything
 // that others can choose: errors of servers, numbers in requests, and, as [VisibleName], names.
 func Visible(text string) string {
-	if Printable(text) {
+	if shell.Printable(text) {
 		return text
 	}
 	return escaped(text, false)
@@ -35,7 +30,7 @@ var looksEscaped = regexp.MustCompile(`\\[abfnrtvxuU\\]`)
 // VisibleName is [Visible] for a name, a key or a value by itself: two that differ are printed differently, because backslashes are
 // escaped, too, if anything is, or looks as if it were.
 func VisibleName(name string) string {
-	if Printable(name) && !looksEscaped.MatchString(name) {
+	if shell.Printable(name) && !looksEscaped.MatchString(name) {
 		return name
 	}
 	return escaped(name, true)
@@ -72,7 +67,7 @@ func OneLine(err error) string {
 
 // Base64 returns a name in base64, or nothing if it can be typed and printed as it is.
 func Base64(name string) string {
-	if Printable(name) && !strings.Contains(name, "\ufffd") {
+	if shell.Printable(name) && !strings.Contains(name, "\ufffd") {
 		return ""
 	}
 	return base64.StdEncoding.EncodeToString([]byte(name))
