@@ -4,51 +4,21 @@ package ratelimiter
 
 import (
 	"context"
-	"io"
-	"net"
-	"sync/atomic"
+	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// A cutter breaks connections within a reply, or delays a reply.
-type cutter struct {
-	after atomic.Int64 // bytes of the next reply, after which its connection breaks; negative for never
-	delay atomic.Int64 // of the next reply
-	cuts  atomic.Int64
-}
-
-func (c *cutter) dial(ctx context.Context, network, addr string) (net.Conn, error) {
-	conn, err := new(net.Dialer).DialContext(ctx, network, addr)
-	return &cutConn{conn, c}, err
-}
-
-type cutConn struct {
-	net.Conn
-	c *cutter
-}
-
-func (c *cutConn) Read(b []byte) (int, error) {
-	n, err := c.Conn.Read(b)
-	time.Sleep(time.Duration(c.c.delay.Swap(0)))
-	if after := c.c.after.Load(); after >= 0 && int(after) < n {
-		c.c.after.Store(-1)
-		c.c.cuts.Add(1)
-		_ = c.Close()
-		return int(after), io.ErrUnexpectedEOF
-	}
-	return n, err
-}
+// aScript is for the calls that decide a list.
+func aScript(requests [][]string) bool { return strings.HasPrefix(requests[0][0], "eval") }
 
 // withCutter runs f with three limiters of 10 an hour that a client reaches through a cutter. One permit of each is in use.
-func withCutter(t *testing.T, f func(c *cutter, client *Client, l []*RateLimiter)) {
-	c := &cutter{}
-	c.after.Store(-1)
-	rdb := redistest.Client(t, func(o *redis.Options) { o.Dialer = c.dial })
+func withCutter(t *testing.T, c *redistest.Cutter, f func(client *Client, l []*RateLimiter)) {
+	rdb := redistest.Client(t, c.Option)
 	client := must(New(rdb))(t)
 	defer client.Close()
 	var l []*RateLimiter
@@ -58,25 +28,25 @@ func withCutter(t *testing.T, f func(c *cutter, client *Client, l []*RateLimiter
 		l = append(l, o)
 	}
 	require.NoError(t, client.AcquireAll(context.Background(), Demand{l[0], 1}, Demand{l[1], 1}, Demand{l[2], 1}))
-	f(c, client, l)
+	f(client, l)
 }
 
 // TestAConnectionBreaksWithinTheReplyToAList breaks the connection after each byte of the reply to the call that decides a list. The
 // list is granted, and its permits are taken once.
 func TestAConnectionBreaksWithinTheReplyToAList(t *testing.T) {
-	for after := int64(0); ; after++ {
-		cut := false
-		withCutter(t, func(c *cutter, client *Client, l []*RateLimiter) {
-			c.after.Store(after)
+	for after := 0; ; after++ {
+		c := &redistest.Cutter{}
+		withCutter(t, c, func(client *Client, l []*RateLimiter) {
+			c.CutAt(after, aScript)
 			require.NoError(t, client.AcquireAll(context.Background(), Demand{l[0], 3}, Demand{l[1], 4}, Demand{l[2], 5}), "after %d bytes", after)
-			cut = c.cuts.Load() > 0
-			c.after.Store(-1)
 			for i, want := range []int64{6, 5, 4} {
 				require.Equal(t, want, must(l[i].AvailablePermits(context.Background()))(t), "after %d bytes", after)
 			}
 		})
+		cut, matched := c.Cut()
+		require.True(t, matched)
 		if !cut {
-			require.Greater(t, after, int64(3), "bytes of the reply")
+			require.Greater(t, after, 3, "bytes of the reply")
 			return
 		}
 	}
@@ -85,12 +55,12 @@ func TestAConnectionBreaksWithinTheReplyToAList(t *testing.T) {
 // TestAContextEndsWhileAListIsDecided ends the context of a list while the call that decides it is on its way, with and without a
 // connection that breaks then. What was granted goes back.
 func TestAContextEndsWhileAListIsDecided(t *testing.T) {
-	for _, after := range []int64{-1, 0, 2} {
-		withCutter(t, func(c *cutter, client *Client, l []*RateLimiter) {
+	for _, after := range []int{math.MaxInt, 0, 2} {
+		c := &redistest.Cutter{Delay: 100 * time.Millisecond}
+		withCutter(t, c, func(client *Client, l []*RateLimiter) {
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
-			c.delay.Store(int64(100 * time.Millisecond))
-			c.after.Store(after)
+			c.CutAt(after, aScript)
 			time.AfterFunc(20*time.Millisecond, cancel)
 			require.ErrorIs(t, client.AcquireAll(ctx, Demand{l[0], 3}, Demand{l[1], 4}, Demand{l[2], 5}), context.Canceled)
 			for _, l := range l {
