@@ -45,10 +45,11 @@ type AllResult struct {
 // nobody gets those permits.
 //
 // Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is
-// passed over for longer than an interval acquires its limiters one after another, and gives back what it has if it
-// does not get the others within eight intervals. Meanwhile other callers of a limiter, in all processes, may wait for
-// an interval or two, and what the call has lies idle: where many such calls want the same limiters, up to a
-// sixth of the rate. See docs/design/engine.md.
+// passed over for longer than an interval acquires its limiters in an order that all such calls share, and the others
+// ahead where they are free. It keeps what it has of a limiter for at most eight of that limiter's intervals. Meanwhile
+// what the call has lies idle, and other callers of a limiter, in all processes, wait: where few such calls want the
+// same limiters, for an interval or two, and where those of several processes want most of what there is, for many
+// intervals, with a quarter of the rate idle. See docs/design/engine.md.
 //
 // TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable. It also returns
 // ErrInvalidArgument if there is no demand, if there are more than 64, or if a limiter belongs to another Client.

@@ -68,7 +68,7 @@ func nineLists(w *world, l []*limiter, permits int64, d time.Duration) (granted 
 }
 
 // TestListsOfManyLimitersAreServed has nine lists want more than half of the rates of seven or eight limiters, of which other callers
-// take all that they can. It checks that each list is served again and again, and that the others keep half of the rate.
+// take all that they can. It checks that each list is served again and again, and that the others keep two fifths of the rate.
 func TestListsOfManyLimitersAreServed(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.NoRace(t, "it takes virtual hours")
