@@ -4,7 +4,9 @@ package ratelimiter
 
 import (
 	"fmt"
+	"math"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,4 +94,58 @@ func TestMixedLayoutsOfManyLimiters(t *testing.T) {
 		}
 		require.Len(t, heard, 100)
 	}, heard.hook())
+}
+
+// TestMixedLayoutsInAJoint has calls of thirty limiters travel in one command, half of which meet grants of another layout. It checks
+// that each of these limiters is reported, and no other.
+func TestMixedLayoutsInAJoint(t *testing.T) {
+	t.Run("in use", func(t *testing.T) { mixedInAJoint(t, 0) })
+	t.Run("expired", func(t *testing.T) { mixedInAJoint(t, 90*time.Second) })
+}
+
+// mixedInAJoint makes the calls so long after the grants that they meet, which are in use for a minute.
+func mixedInAJoint(t *testing.T, after time.Duration) {
+	var mu sync.Mutex
+	want, heard := map[string]int{}, map[string]int{}
+	inWorld(t, Rate{}, func(t *testing.T, w *world) {
+		cutter := &redistest.Cutter{Delay: time.Millisecond} // the others wait behind the first, and leave together
+		client := newWorld(t, redistest.Peer(t, w.rdb, cutter.Option), WithHook(Hook{Event: func(e Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			heard[e.Limiter]++
+		}})).client
+		defer client.Close()
+		beside := w.another(WithRedisson316()).client
+		var all []*RateLimiter
+		for i := range 30 {
+			l := client.RateLimiter(fmt.Sprint(redistest.Key(t), i))
+			require.NoError(t, l.SetRate(w.ctx, overall(10, time.Minute)))
+			if i%2 == 0 {
+				require.True(t, must(beside.RateLimiter(l.Name()).TryAcquire(w.ctx, 8, 0))(t))
+				want[l.Name()] = 1
+			}
+			all = append(all, l)
+		}
+		time.Sleep(after)
+		joints := 0
+		for range 3 {
+			cutter.CutAt(math.MaxInt, func(requests [][]string) bool {
+				return strings.HasPrefix(requests[0][0], "eval") && len(requests[0]) > 40 // of ten limiters or more
+			})
+			var calls sync.WaitGroup
+			for i, l := range all {
+				calls.Go(func() {
+					ok, err := l.TryAcquire(w.ctx, 3, 0)
+					assert.NoError(t, err)
+					assert.Equal(t, after > 0 || i%2 == 1, ok)
+				})
+			}
+			calls.Wait()
+			if _, matched := cutter.Cut(); matched {
+				joints++
+			}
+		}
+		require.Positive(t, joints)
+		require.Equal(t, want, heard)
+	})
 }
