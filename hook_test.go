@@ -511,6 +511,7 @@ func TestMixedLayoutsInAJoint(t *testing.T) {
 
 // mixedInAJoint makes the calls so long after the grants that they meet, which are in use for a minute.
 func mixedInAJoint(t *testing.T, after time.Duration) {
+	redistest.Since(t, 6, 0, "HELLO, which tells that one server has all keys")
 	var mu sync.Mutex
 	want, heard := map[string]int{}, map[string]int{}
 	inWorld(t, Rate{}, func(t *testing.T, w *world) {

@@ -132,7 +132,7 @@ func environment(t *testing.T, dir, addr, language string) (env []string) {
 		part = part[strings.Index(part, "# Java"):]
 		_, keytool, _ := strings.Cut(part, "# keytool ")
 		keytool, _, _ = strings.Cut(keytool, "\n")
-		text, err := exec.Command(program(t, "keytool"), strings.Fields(keytool)...).CombinedOutput()
+		text, err := exec.Command("sh", "-c", program(t, "keytool")+" "+keytool).CombinedOutput()
 		require.NoError(t, err, "%s", text)
 	} else {
 		part = out.String() // all of it; the last of a variable counts
