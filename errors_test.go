@@ -504,9 +504,17 @@ func TestPing(t *testing.T) {
 		c.down.Store(false)
 
 		onCommands(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			time.Sleep(time.Minute)
+			if ctx.Err() == nil {
+				time.Sleep(time.Minute)
+			}
 			return next(ctx, cmd)
 		})
+		require.NoError(t, w.client.Ping(w.ctx), "a new connection has a reply")
+		dial := w.rdb.Options().Dialer
+		w.rdb.Options().Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			time.Sleep(time.Minute)
+			return dial(ctx, network, addr)
+		}
 		begun := w.elapsed()
 		err = w.client.Ping(w.ctx)
 		require.ErrorIs(t, err, ErrUnavailable)

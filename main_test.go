@@ -348,7 +348,7 @@ func hold(w *world, d time.Duration) *atomic.Int64 {
 	return delay
 }
 
-// A cut is a hook that fails commands without sending them while it is down.
+// A cut fails commands without sending them, and dials, while it is down.
 type cut struct {
 	down atomic.Bool
 	err  error
@@ -365,6 +365,14 @@ func cutOff(w *world, err error) *cut {
 		cmd.SetErr(c.err)
 		return c.err
 	})
+	o := w.rdb.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if c.down.Load() {
+			return nil, c.err
+		}
+		return dial(ctx, network, addr)
+	}
 	return c
 }
 

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"testing"
 	"time"
 
@@ -106,6 +107,7 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		net := &network{}
 		rdb.AddHook(net)
+		rdb.Options().Dialer = net.dialer(rdb.Options().Dialer)
 		client, err := ratelimiter.New(rdb, ratelimiter.WithClientClock()) // a real server's clock is not virtual
 		require.NoError(t, err)
 		defer client.Close()
@@ -119,6 +121,15 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 type network struct {
 	redistest.Passing
 	cut, loseNextReply bool
+}
+
+func (n *network) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if n.cut {
+			return nil, errors.New("connection refused")
+		}
+		return dial(ctx, network, addr)
+	}
 }
 
 func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook {

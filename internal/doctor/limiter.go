@@ -52,6 +52,11 @@ func (p *patient) healing(st *survey.State) Cmd {
 	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
+// foreign reports whether a key of the limiter holds something else, so that set-rate ends with an error. That is a finding of its own.
+func (p *patient) foreign() bool {
+	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
+}
+
 // wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
 // its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
 // grants are gone, so does Go.
@@ -414,7 +419,7 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
+	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval && !p.foreign() {
 		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {

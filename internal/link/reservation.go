@@ -73,9 +73,12 @@ func (r *Reservation) call(want int64) permit.Reservation {
 // interval.
 func (r *Reservation) Refund() {
 	call := r.call(0)
+	ctx := context.Background()
 	err := retry.Do(nil, nil, func(bool) error {
-		_, err := r.Link.Backend.Reserve(context.Background(), call)
-		return err
+		return r.Link.attempt(ctx, func() error {
+			_, err := r.Link.Backend.Reserve(ctx, call)
+			return err
+		})
 	})
 	if _, lost := err.(*retry.Error); !lost {
 		r.Last.Held, r.Last.Lacking, r.Last.Place, r.unsure = 0, 0, 0, false
