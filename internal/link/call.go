@@ -103,7 +103,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 // interval.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = retry.Do(nil, nil, func(bool) error {
+		_ = retry.Insist(func(bool) error {
 			return l.attempt(ctx, func() error { return l.Backend.Refund(ctx, typ, g) })
 		})
 	}

@@ -74,7 +74,7 @@ func (r *Reservation) call(want int64) permit.Reservation {
 func (r *Reservation) Refund() {
 	call := r.call(0)
 	ctx := context.Background()
-	err := retry.Do(nil, nil, func(bool) error {
+	err := retry.Insist(func(bool) error {
 		return r.Link.attempt(ctx, func() error {
 			_, err := r.Link.Backend.Reserve(ctx, call)
 			return err
