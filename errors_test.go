@@ -498,7 +498,7 @@ func TestPing(t *testing.T) {
 		require.ErrorIs(t, err, refusedDial)
 		require.ErrorContains(t, err, "(nothing listens there; check host and port)")
 		require.False(t, w.l.handle.Health().Down(), "it decides nothing about outages")
-		c.err = redisError("WRONGPASS no")
+		c.failsWith(redisError("WRONGPASS no"))
 		err = w.client.Ping(w.ctx)
 		require.NotErrorIs(t, err, ErrUnavailable)
 		require.ErrorContains(t, err, "ratelimiter: Ping: WRONGPASS no (check Username and Password")

@@ -121,7 +121,7 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 			require.Equal(t, context.Canceled, err)
 			require.ErrorIs(t, l.Acquire(gone, 1), context.Canceled)
 			over, _ := l.handle.Health().Outage()
-			c.err = redisError("NOPERM no more")
+			c.failsWith(redisError("NOPERM no more"))
 			<-over // Redis is there, and says no
 			_, err = l.OnOutage(FailClosed()).Allow(w.ctx, 1)
 			require.ErrorContains(t, err, "NOPERM")
