@@ -93,7 +93,7 @@ func (a *apart) probe(s Sender, key string, args []any, patience time.Duration) 
 		return nil
 	}
 	err := fmt.Errorf("no reply from Redis, not even within %v on a new connection", patience)
-	return &retry.Error{Err: err, Outcome: retry.NotExecuted, Silent: true}
+	return &retry.Error{Err: Advise(err), Outcome: retry.NotExecuted, Silent: true}
 }
 
 // ask sends the command, and waits for the reply.
