@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -51,7 +52,7 @@ type outages struct {
 		memory outage.Memory
 	}
 
-	began outage.Broadcast // an outage
+	began [32]outage.Broadcast // an outage; several, since all who wait for one take its lock
 }
 
 // health returns the health of the server that has the key.
@@ -60,7 +61,7 @@ func (s *Shared) health() *outage.Health {
 }
 
 // begins returns a channel that is closed when the next outage begins.
-func (o *outages) begins() <-chan struct{} { return o.began.Next() }
+func (o *outages) begins() <-chan struct{} { return o.began[mathrand.N(len(o.began))].Next() }
 
 // down reports whether Redis is known to be down.
 func (s *Shared) down() bool { return s.health().Down() }
@@ -87,7 +88,9 @@ func (x server) Done() <-chan struct{} { return nil }
 
 // Began tells the callers in flight, and the hooks, that an outage has begun.
 func (x server) Began(_ *outage.Health, err error) {
-	x.s.config.outages.began.Happened()
+	for i := range x.s.config.outages.began {
+		x.s.config.outages.began[i].Happened()
+	}
 	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
 }
 
