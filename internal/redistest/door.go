@@ -32,9 +32,7 @@ func (d *Door) Option(o *redis.Options) {
 		refuses := d.refuses
 		d.mu.Unlock()
 		if refuses {
-			near, far := net.Pipe()
-			go refuse(far)
-			return near, nil
+			return refused(), nil
 		}
 		c, err := dial(ctx, network, addr)
 		if err != nil {
@@ -42,6 +40,10 @@ func (d *Door) Option(o *redis.Options) {
 		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
+		if d.refuses { // since then
+			_ = c.Close()
+			return refused(), nil
+		}
 		through := &doorConn{Conn: c, door: d, closed: make(chan struct{})}
 		d.conns = append(d.conns, through)
 		return through, nil
@@ -50,6 +52,13 @@ func (d *Door) Option(o *redis.Options) {
 
 // WrongPassword is what a server says while a Door refuses.
 const WrongPassword = "WRONGPASS invalid username-password pair"
+
+// refused returns a connection to a server that refuses.
+func refused() net.Conn {
+	near, far := net.Pipe()
+	go refuse(far)
+	return near
+}
 
 // refuse is a server that does not know the password.
 func refuse(c net.Conn) {
