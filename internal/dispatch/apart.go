@@ -253,7 +253,8 @@ func Sweep(s Sender, key string, args []any) {
 	}
 	free := make(chan struct{})
 	defer close(free)
-	for n, left := sweptFirst, idle(c); left > 0; n, left = 2*n, idle(c) {
+	// A hook may fail a command before it has a connection, so that there are as many idle ones as before.
+	for n, left := sweptFirst, idle(c); left > 0; n, left = 2*n, min(left-n, idle(c)) {
 		n = min(n, left)
 		works := make(chan bool, n)
 		for range n {
