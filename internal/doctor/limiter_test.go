@@ -500,3 +500,34 @@ func TestExamineOfOneClient(t *testing.T) {
 		})
 	}
 }
+
+// TestEitherType has limiters whose hash is broken while permits of both types may be in use: to name one type would free those of
+// the other for a script that runs the commands.
+func TestEitherType(t *testing.T) {
+	const id = ":5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"
+	all, each := []act{value(9), grant(1, 0)}, []act{valueOf(id, 9), grantOf(id, 1, 0)}
+	other := func(client string) act {
+		return func(w *ward) { w.do(redisKey("del", "permits"+client), redisDo("rpush", w.key("permits")+client, "x")) }
+	}
+	for name, list := range map[string][]act{
+		"type 7":                              {rate(7)},
+		"no type":                             {hash("rate", 10, "interval", 60_000)},
+		"no type, permits are a list":         {hash("rate", 10, "interval", 60_000), other("")},
+		"no type, a client's are a list":      {hash("rate", 10, "interval", 60_000), other(id)},
+		"OVERALL with a sick keep-alive":      {rate(0), hash("keepAliveTime", "1.5")},
+		"PER_CLIENT with a sick keep-alive":   {rate(1), hash("keepAliveTime", "1.5")},
+		"OVERALL with a rate that is none":    {rate(0), hash("rate", "x")},
+		"PER_CLIENT with a rate that is none": {rate(1), hash("rate", "x")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard(t)
+			w.do(all...)
+			w.do(each...)
+			w.do(list...)
+			found := w.findings("malformed")
+			require.Len(t, found, 1)
+			require.Empty(t, found[0].Commands)
+			require.NotEmpty(t, found[0].Alternatives)
+		})
+	}
+}
