@@ -70,15 +70,13 @@ func (r *Reservation) call(want int64) permit.Reservation {
 }
 
 // Refund gives back what is held. It works even if the Engine is closed. If it fails, the permits are free again after one
-// interval.
+// interval; see undo.
 func (r *Reservation) Refund() {
 	call := r.call(0)
 	ctx := context.Background()
-	err := retry.Insist(func(bool) error {
-		return r.Link.attempt(ctx, func() error {
-			_, err := r.Link.Backend.Reserve(ctx, call)
-			return err
-		})
+	err := r.Link.undo(ctx, func() error {
+		_, err := r.Link.Backend.Reserve(ctx, call)
+		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {
 		r.Last.Held, r.Last.Lacking, r.Last.Place, r.unsure = 0, 0, 0, false
