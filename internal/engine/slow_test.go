@@ -252,7 +252,7 @@ func TestTimeoutsOfAttemptsAreSilence(t *testing.T) {
 				_, err := w.l.Allow(ctx, 1)
 				require.ErrorIs(t, err, permit.ErrUnavailable)
 				require.ErrorIs(t, err, testworld.Lost.Err, "what the last attempt ended with")
-				require.Equal(t, 1400*time.Millisecond, w.elapsed())
+				require.Equal(t, 1500*time.Millisecond, w.elapsed())
 			})
 		}
 		wg.Wait()

@@ -226,10 +226,10 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		s.set(600*time.Millisecond, nil) // too slow, after a silence
 		time.Sleep(10 * time.Second)
 		require.True(t, s.h.Down())
-		for i, at := range s.asked()[1:] {
+		for i, at := range s.asked()[2:] {
 			if i > 0 {
-				require.GreaterOrEqual(t, at-s.asked()[i], time.Second)
-				require.LessOrEqual(t, at-s.asked()[i], 1250*time.Millisecond)
+				require.GreaterOrEqual(t, at-s.asked()[i+1], time.Second)
+				require.LessOrEqual(t, at-s.asked()[i+1], 1250*time.Millisecond)
 			}
 		}
 		s.set(0, fails(loading)) // not silent any more
@@ -316,4 +316,36 @@ func TestProbePause(t *testing.T) {
 		seen[d] = true
 	}
 	require.Greater(t, len(seen), 50)
+}
+
+// TestOneDeadServerOfSeveral has a load balancer lead the first connections of the witness to a server that is dead, and the next to
+// one that is not: that is no outage, whatever the dead one does.
+func TestOneDeadServerOfSeveral(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration // what the dead one does
+		err   error
+		begin func(s *server)
+	}{
+		"silent, after a silence":                 {time.Hour, nil, func(s *server) { s.attempt(time.Minute, nil) }},
+		"silent, after a reset":                   {time.Hour, nil, func(s *server) { s.attempt(0, fails(reset)) }},
+		"silent, and then a reset, after a reset": {900 * time.Millisecond, fails(reset), func(s *server) { s.attempt(0, fails(reset)) }},
+		"refuses, after a silence":                {0, fails(refused), func(s *server) { s.attempt(time.Minute, nil) }},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &server{begin: time.Now(), done: make(chan struct{})}
+			s.set(c.takes, c.err)
+			go c.begin(s)
+			for len(s.asked()) == 0 {
+				time.Sleep(time.Millisecond)
+			}
+			s.set(0, nil)
+			time.Sleep(time.Second)
+			require.GreaterOrEqual(t, len(s.asked()), 2, name)
+			require.False(t, s.h.Down(), name)
+			require.Regexp(t, "sweep$", s.told()[0], name)
+			s.end()
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		})
+	}
 }

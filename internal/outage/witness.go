@@ -3,6 +3,7 @@
 package outage
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"time"
 
@@ -46,15 +47,15 @@ const (
 // witness finds out whether s is down, and if it is, waits until it is up again. It begins at an instant.
 func (h *Health) witness(s Server, begin time.Time) {
 	sleep(s, time.Until(begin))
-	for {
-		err := s.Probe(tooSlow)
+	for n := 1; ; n++ {
+		err := ask(s, &n)
 		if isDone(s) {
 			h.acquit()
 			return
 		}
-		failure, failed := err.(*retry.Error)
+		failure, _ := err.(*retry.Error)
 		switch {
-		case failed && failure.Outcome != retry.Executed && !failure.Local && !h.outageBegan(failure):
+		case isDown(err) && !h.outageBegan(failure, n):
 			sleep(s, refusedEvery)
 			continue
 		case h.Down():
@@ -68,16 +69,56 @@ func (h *Health) witness(s Server, begin time.Time) {
 	}
 }
 
-// outageBegan begins an outage if the server has refused for long enough, or has been silent, and reports whether that is
-// decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a wrong one.
-func (h *Health) outageBegan(failure *retry.Error) (decided bool) {
+// ask has the server asked, and once more, which counts in n, if there is no reply for half as long as it may take: the first
+// connection may be the one that got a dead server behind a load balancer. Either reply will do.
+func ask(s Server, n *int) error {
+	type reply struct {
+		of  int
+		err error
+	}
+	replies := make(chan reply, 2)
+	probe := func(of int, patience time.Duration) { replies <- reply{of, s.Probe(patience)} }
+	go probe(0, tooSlow)
+	timer, end := time.NewTimer(tooSlow/2), time.Now().Add(tooSlow)
+	defer timer.Stop()
+	select {
+	case r := <-replies:
+		return r.err
+	case <-timer.C:
+	}
+	*n++
+	go probe(1, tooSlow/2)
+	var errs [2]error
+	for range errs {
+		select {
+		case r := <-replies:
+			if errs[r.of] = r.err; !isDown(r.err) {
+				return r.err
+			}
+			timer.Reset(max(time.Until(end), tooSlow/10)) // if both are silent, they are for long enough at about the same instant
+		case <-timer.C: // the other is not even connected
+		}
+	}
+	return cmp.Or(errs[:]...)
+}
+
+// isDown reports whether the error of a probe is one of a server that is down.
+func isDown(err error) bool {
+	failure, failed := err.(*retry.Error)
+	return failed && failure.Outcome != retry.Executed && !failure.Local
+}
+
+// outageBegan begins an outage if the server has refused for long enough, on at least two of n connections, or has been silent, and
+// reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a
+// wrong one.
+func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	switch {
 	case !failure.ReadOnly && h.answered.After(h.suspected), failure.Handshake && !h.known:
 		return true
-	case !failure.Silent && now.Sub(h.suspected) < refusedFor:
+	case !failure.Silent && (n < 2 || now.Sub(h.suspected) < refusedFor):
 		return false
 	}
 	h.err, h.since, h.granted = failure.Err, now, 0
