@@ -236,7 +236,7 @@ func TestUnavailable(t *testing.T) {
 // unavailable learns that there has been no reply, and why, as far as that is known.
 func TestNoReplyBeforeContextEnds(t *testing.T) {
 	redistest.NoServer(t)
-	for _, d := range []time.Duration{20 * time.Millisecond, 500 * time.Millisecond, 1500 * time.Millisecond} {
+	for _, d := range []time.Duration{20 * time.Millisecond, 510 * time.Millisecond, 1500 * time.Millisecond} {
 		for _, end := range []error{context.DeadlineExceeded, context.Canceled} {
 			for _, silent := range []bool{false, true} {
 				for i, method := range append(methods(&RateLimiter{}), methods(&Client{})...) {
