@@ -21,11 +21,11 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 	wait, call, batch, outage := metricname.Bounds()
 	var errs [12]error
 	in.requests, errs[0] = m.Int64Counter("ratelimiter.requests", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests for permits, by how they ended."))
+		metric.WithDescription("Requests for permits, those that only peek included, by how they ended."))
 	in.permits, errs[1] = m.Int64Counter("ratelimiter.permits", metric.WithUnit("{permit}"),
-		metric.WithDescription("Permits that were asked for, by how the request ended."))
+		metric.WithDescription("Permits that were asked for, other than by a peek, by how the request ended."))
 	in.wait, errs[2] = m.Float64Histogram("ratelimiter.wait.duration", metric.WithUnit("s"),
-		metric.WithDescription("How long requests took, their waits and round trips included."),
+		metric.WithDescription("How long requests other than a peek took, their waits and round trips included."),
 		metric.WithExplicitBucketBoundaries(wait...))
 	in.waits, errs[3] = m.Int64UpDownCounter("ratelimiter.waiting", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests under way that may wait."))

@@ -150,8 +150,10 @@ func (h *hook) request(ctx context.Context, r ratelimiter.RequestInfo) {
 	policy := h.policies(r.Limiter)
 	s := h.ended(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
 	h.requests.Add(ctx, 1, s.all.add...)
-	h.permits.Add(ctx, r.Permits, s.outcome.add...)
-	h.wait.Record(ctx, r.Duration.Seconds(), s.outcome.record...)
+	if r.Operation != ratelimiter.OperationPeek { // which takes no permits, and never waits
+		h.permits.Add(ctx, r.Permits, s.outcome.add...)
+		h.wait.Record(ctx, r.Duration.Seconds(), s.outcome.record...)
+	}
 	if r.ClockSkew > 0 {
 		h.skew.Record(ctx, r.ClockSkew.Seconds(), h.policy(policy).record...)
 	}

@@ -123,17 +123,18 @@ func TestRequests(t *testing.T) {
 	require.Equal(t, map[string]float64{
 		"degraded=false operation=allow outcome=granted policy=api":    2,
 		"degraded=false operation=allow outcome=rejected policy=api":   1,
+		"degraded=false operation=peek outcome=granted policy=api":     1,
 		"degraded=false operation=peek outcome=rejected policy=api":    1,
 		"degraded=false operation=acquire outcome=timeout policy=api":  1,
 		"degraded=false operation=acquire outcome=canceled policy=api": 1,
 		"degraded=false operation=allow outcome=error policy=api":      1,
 	}, w.points("ratelimiter.requests"))
 	require.Equal(t, map[string]float64{
-		"outcome=granted policy=api": 2, "outcome=rejected policy=api": 2, "outcome=timeout policy=api": 2,
+		"outcome=granted policy=api": 2, "outcome=rejected policy=api": 1, "outcome=timeout policy=api": 2,
 		"outcome=canceled policy=api": 1, "outcome=error policy=api": 0,
 	}, w.points("ratelimiter.permits"))
 	require.Equal(t, map[string]float64{
-		"outcome=granted policy=api": 2, "outcome=rejected policy=api": 2, "outcome=timeout policy=api": 1,
+		"outcome=granted policy=api": 2, "outcome=rejected policy=api": 1, "outcome=timeout policy=api": 1,
 		"outcome=canceled policy=api": 1, "outcome=error policy=api": 1,
 	}, w.points("ratelimiter.wait.duration"))
 	require.Equal(t, map[string]float64{"policy=api": 0}, w.points("ratelimiter.waiting"))

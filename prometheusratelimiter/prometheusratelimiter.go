@@ -58,11 +58,11 @@ func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error
 	h := &hook{
 		policies: metricname.Policies(c.policy),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_requests_total",
-			Help: "Requests for permits, by how they ended."}, []string{"policy", "operation", "outcome", "degraded"}),
+			Help: "Requests for permits, those that only peek included, by how they ended."}, []string{"policy", "operation", "outcome", "degraded"}),
 		permits: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ratelimiter_permits_total",
-			Help: "Permits that were asked for, by how the request ended."}, []string{"policy", "outcome"}),
+			Help: "Permits that were asked for, other than by a peek, by how the request ended."}, []string{"policy", "outcome"}),
 		wait: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "ratelimiter_wait_duration_seconds",
-			Help:    "How long requests took, their waits and round trips included.",
+			Help:    "How long requests other than a peek took, their waits and round trips included.",
 			Buckets: wait}, []string{"policy", "outcome"}),
 		waits: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_waiting",
 			Help: "Requests under way that may wait."}, []string{"policy"}),
@@ -149,8 +149,10 @@ func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
 	policy := h.policies(r.Limiter)
 	m := h.ended(requestKey{policy, r.Operation, r.Outcome, r.Degraded})
 	m.requests.Inc()
-	m.permits.Add(float64(max(0, r.Permits)))
-	m.wait.Observe(r.Duration.Seconds())
+	if r.Operation != ratelimiter.OperationPeek { // which takes no permits, and never waits
+		m.permits.Add(float64(max(0, r.Permits)))
+		m.wait.Observe(r.Duration.Seconds())
+	}
 	if r.ClockSkew > 0 {
 		h.skew.WithLabelValues(policy).Set(r.ClockSkew.Seconds())
 	}

@@ -57,6 +57,7 @@ func RequireNoAllocations(t *testing.T, hook ratelimiter.Hook) {
 func EveryOutcome(t *testing.T, l *ratelimiter.RateLimiter) {
 	t.Helper()
 	ctx := t.Context()
+	redistest.Must(l.Peek(ctx, 1))(t)
 	for range 3 {
 		redistest.Must(l.Allow(ctx, 1))(t)
 	}
