@@ -59,7 +59,7 @@ demo: ## a limiter at work, on an embedded Redis
 
 docs: ## the tests of the pages: links, code blocks, names and what is generated
 	@go test -count=1 ./docs
-	@go test -count=1 -run 'Docs|Workflows|Chinese|Explanations' . ./cmd/rrl/... ./cmd/rrl-gateway/... ./examples/compare ./examples/demo ./internal/doctor ./prometheusratelimiter/... ./ratelimiterpage
+	@go test -count=1 -run 'Docs|Workflows|Chinese|Explanations' . ./cmd/rrl/... ./cmd/rrl-gateway/... ./examples/compare ./examples/demo ./internal/ops/doctor ./prometheusratelimiter/... ./ratelimiterpage
 
 vuln: ## govulncheck in every module
 	@for mod in $$(find . -name go.mod); do echo "== $$mod" && (cd "$$(dirname "$$mod")" && GOWORK=off go run golang.org/x/vuln/cmd/govulncheck@v1.9.0 ./...) || exit 1; done

@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/grantlog"
-	"github.com/goredisson/ratelimiter/internal/proptest"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/proptest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )

@@ -6,6 +6,7 @@ import (
 	"context"
 	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -18,7 +19,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -124,7 +125,7 @@ func TestFewFramesAboveRedis(t *testing.T) {
 			frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
 			for f, more := frames.Next(); more; f, more = frames.Next() {
 				if name, ok := strings.CutPrefix(f.Function, "github.com/goredisson/ratelimiter"); ok &&
-					!strings.HasPrefix(name, "/internal/redistest.") && !strings.Contains(name, t.Name()) && !strings.Contains(name, "onScripts") {
+					!strings.HasPrefix(name, "/internal/test/redistest.") && !strings.Contains(name, t.Name()) && !strings.Contains(name, "onScripts") {
 					ours = append(ours, name)
 				}
 			}
@@ -168,6 +169,33 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 	}
 }
 
+// TestFloors checks that what is not a test imports only its own floor and those below: the limiter knows nothing of what
+// operators' tools, HTTP or tests need.
+func TestFloors(t *testing.T) {
+	const module = "github.com/goredisson/ratelimiter/"
+	above := map[string][]string{ // the floors above that of the limiter, and who is on them
+		"internal/ops/":  {"internal/ops/", "ratelimiterpage"},
+		"internal/http/": {"internal/http/", "httplimit"},
+		"internal/test/": {"internal/test/"},
+	}
+	out, err := exec.Command("go", "list", "-f", "{{.ImportPath}}{{range .Imports}} {{.}}{{end}}", "./...").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	within := map[string]int{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := strings.TrimPrefix(fields[0], module)
+		for _, to := range fields[1:] {
+			for floor, rooms := range above {
+				if strings.HasPrefix(to, module+floor) {
+					within[floor]++
+					require.True(t, slices.ContainsFunc(rooms, func(r string) bool { return strings.HasPrefix(from, r) }), "%s imports %s", from, to)
+				}
+			}
+		}
+	}
+	require.Len(t, within, len(above), "each floor is used")
+}
+
 // TestOutagesTestsKnowNoRedis checks that the tests of outages do not link go-redis. Those of redisson do, which shows
 // that the look would find it.
 func TestOutagesTestsKnowNoRedis(t *testing.T) {
@@ -188,13 +216,13 @@ func TestImportersGetLittle(t *testing.T) {
 		}
 		return append(paths, "limit")
 	}
-	transport := append(within("internal/envelope", "internal/guard", "internal/keyname"), "httplimit", "internal/authority", "internal/muxpattern", "internal/rates")
+	transport := append(within("internal/envelope", "internal/guard", "internal/keyname"), "httplimit", "internal/http/authority", "internal/http/muxpattern", "internal/http/rates")
 	platform := slices.Concat(transport, within("platform", "internal/stream"))
 	for pkg, ours := range map[string][]string{
 		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
-		"httplimit/inbound":  append(within("inbound", "internal/guard", "internal/keyname"), "internal/rates"),
-		"internal/gateway":   append(slices.Clone(transport), "internal/gateway"),
-		"httplimit/rulefile": slices.Concat(platform, within("rulefile")),
+		"httplimit/inbound":     append(within("inbound", "internal/guard", "internal/keyname"), "internal/http/rates"),
+		"internal/http/gateway": append(slices.Clone(transport), "internal/http/gateway"),
+		"httplimit/rulefile":    slices.Concat(platform, within("rulefile")),
 	} {
 		found := redistest.Strangers(t, "./"+pkg, slices.Concat(redistest.Core, ours)...)
 		if pkg == "httplimit/rulefile" {

@@ -15,10 +15,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/ops/rights"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/goredisson/ratelimiter/internal/rights"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"

@@ -10,8 +10,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/redistest/worker"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest/worker"
 )
 
 var rounds = flag.Int("rounds", 1, "how often to run what -bench names, so that contestants take turns")

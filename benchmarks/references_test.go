@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-redis/redis_rate/v10"
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 // otherRules are rules for others than a POST to https://api.example.com/v2/user/get, by what they tell it apart.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 // TestCoolDownAndWhatIsGivenBack gives permits back in each way, before, in and after cool-downs that grow and are lifted. Neither

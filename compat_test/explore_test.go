@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/goredisson/ratelimiter/internal/explore"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/explore"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 // TestEveryOrderBesideRedisson makes every order of a few steps of two processes of this package and of the script that

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate"
 )
 
 // An arrival is a call that the gateway received. Its caller is a goroutine of a Go process, "go-3.1", or "java".

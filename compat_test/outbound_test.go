@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/dinggate"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 const (

@@ -17,7 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
-	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate"
 )
 
 // headerSent holds the time, in nanoseconds, at which a request left its process, after it was granted.

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/grantlog"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/test/clienttest"
 )
 
 // A side is one of the two implementations. It takes the peer's operations and replies in the peer's words, so that

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/grantlog"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 // underway is the time that a Java script may be on its way before its grant counts as late: from the moment at which

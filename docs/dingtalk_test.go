@@ -18,9 +18,9 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
-	"github.com/goredisson/ratelimiter/internal/dinggate"
-	"github.com/goredisson/ratelimiter/internal/dinggate/dingtest"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate/dingtest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -126,7 +126,7 @@ func TestPictureOfGrowth(t *testing.T) {
 // is the median of the run.
 func TestReclaimFigure(t *testing.T) {
 	texts, found := pages(t), 0
-	for _, f := range []string{"internal/doctor/explanations.json", "ratelimiterpage/chinese.json"} {
+	for _, f := range []string{"internal/ops/doctor/explanations.json", "ratelimiterpage/chinese.json"} {
 		texts[f] = string(redistest.Must(os.ReadFile(f))(t))
 	}
 	want := fmt.Sprintf("%.0f", medians(t)["expired-100000 script longest-cpu-ns/call"]/1e6)
@@ -188,7 +188,7 @@ func TestFiguresInText(t *testing.T) {
 // TestNumbersOfTheCode checks numbers that the pages repeat against the code that they are taken from.
 func TestNumbersOfTheCode(t *testing.T) {
 	texts := pages(t)
-	for _, f := range []string{"internal/doctor/explanations.json", "ratelimiterpage/chinese.json", "limit/doc.go"} {
+	for _, f := range []string{"internal/ops/doctor/explanations.json", "ratelimiterpage/chinese.json", "limit/doc.go"} {
 		texts[f] = string(redistest.Must(os.ReadFile(f))(t))
 	}
 	algorithms := 0

@@ -26,7 +26,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/inbound"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -189,7 +189,7 @@ var unprovoked = map[string]string{
 	"lost":         "a call of ours repairs it and is granted; compat_test has Java's",
 	"acl":          "miniredis has no ACL; TestRights checks what a limiter needs",
 	"looked-later": "no state of the limiter",
-	"others":       "internal/explore has every order of such steps",
+	"others":       "internal/test/explore has every order of such steps",
 	"quota":        "httplimit's tests have it",
 }
 

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/grantlog"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/clienttest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 // ample is the rate of a limiter on which nobody is rejected: with an interval of an hour its set holds every grant of

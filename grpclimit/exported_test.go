@@ -5,7 +5,7 @@ package grpclimit
 import (
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 )
 
 func TestAPI(t *testing.T) { redistest.API(t) }

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 

@@ -5,7 +5,7 @@ package httplimit
 import (
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
 // An index finds the rules that may match requests to a host, in the order in which they were given: those that name

@@ -18,7 +18,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/authority"
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/authority"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
 // A probe is a request as the rules see it: its host, method and path are in one normal form,

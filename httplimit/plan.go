@@ -13,8 +13,8 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit/internal/guard"
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // A rule is a compiled Rule.

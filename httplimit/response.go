@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // WithRejectionResponse makes RoundTrip return a response for a rejected request, in place of an [*Error]. It is for

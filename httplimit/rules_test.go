@@ -14,7 +14,7 @@ import (
 	"weak"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/stretchr/testify/require"
 )

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // settleDelay is how long settling may hold up the caller at the end of a body.

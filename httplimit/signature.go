@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
 // A Signature is a [Detector] that recognizes a platform's rejections by status, header and body. A response has the

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/proptest"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/proptest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -34,7 +34,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
+	"github.com/goredisson/ratelimiter/internal/test/clienttest"
 	"github.com/goredisson/ratelimiter/otelratelimiter"
 )
 

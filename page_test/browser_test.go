@@ -22,7 +22,7 @@ import (
 	"github.com/chromedp/cdproto/log"
 	cdp "github.com/chromedp/cdproto/runtime"
 	"github.com/chromedp/chromedp"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/ratelimiterpage"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -17,8 +17,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/clienttest"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/clienttest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/prometheus/client_golang/prometheus/testutil"

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/doctor"
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -51,7 +51,7 @@ func textsOfTheDoctor(t *testing.T) map[string]bool {
 			}
 		}
 	}
-	for _, name := range redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t) {
+	for _, name := range redistest.Must(filepath.Glob("../internal/ops/doctor/*.go"))(t) {
 		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, "access.go") {
 			continue
 		}
@@ -90,7 +90,7 @@ func textsOfTheDoctor(t *testing.T) map[string]bool {
 // source for each check that may not be possible.
 func TestSkippedInChinese(t *testing.T) {
 	source := ""
-	for _, name := range append(redistest.Must(filepath.Glob("../internal/doctor/*.go"))(t), redistest.Must(filepath.Glob("../internal/survey/*.go"))(t)...) {
+	for _, name := range append(redistest.Must(filepath.Glob("../internal/ops/doctor/*.go"))(t), redistest.Must(filepath.Glob("../internal/ops/survey/*.go"))(t)...) {
 		source += string(redistest.Must(os.ReadFile(name))(t))
 	}
 	for _, m := range regexp.MustCompile(`(?:skip\(|Skip\{Check: )"([a-z-]+)"`).FindAllStringSubmatch(source, -1) {
@@ -177,7 +177,7 @@ func textsOfThePage(t *testing.T) map[string]bool {
 	}
 	find("templates/*.html", `[({]t "([^"]+)"`)
 	find("*.go", `\bt\("([^"]+)"`)
-	find("../internal/view/*.go", `\b(?:say|Word)\("([^"]+)"`)
+	find("../internal/ops/view/*.go", `\b(?:say|Word)\("([^"]+)"`)
 	used[survey.Hidden.String()] = true
 	for _, role := range []string{"hash", "permits left", "permits in use", "the permits in use", "the cool-down", "the least gap between permits", "none",
 		doctor.Info.String(), doctor.Warning.String(), doctor.Critical.String(), survey.FastWriter, survey.Reserved} {

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/doctor"
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 )
 
 const (

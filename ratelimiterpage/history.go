@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
 )
 
 const (

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
 )
 
 // rowsShown is how many limiters a page of the list has.

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/doctor"
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 )
 
 //go:embed assets/* templates/*.html

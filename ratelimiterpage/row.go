@@ -5,8 +5,8 @@ package ratelimiterpage
 import (
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
 )
 
 // usualOrder is the order of a list whose address does not say another.

@@ -26,7 +26,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	hosts "github.com/goredisson/ratelimiter/httplimit/platform"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
-	"github.com/goredisson/ratelimiter/internal/gateway"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

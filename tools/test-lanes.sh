@@ -152,7 +152,7 @@ run_unit() {
     local covered profile="$root/coverage/unit.out" newer race=() cover=()
     [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}")
     if [ -n "${RATELIMITER_COVER:-}" ]; then # what is compiled for it serves no other lane
-        covered=$(go list ./... 2>/dev/null | grep -v -e /internal/redistest -e /internal/dinggate | paste -sd, -)
+        covered=$(go list ./... 2>/dev/null | grep -v -e /internal/test/redistest -e /internal/test/dinggate | paste -sd, -)
         cover=(-covermode=atomic "-coverpkg=$covered" "-coverprofile=$profile")
         mkdir -p coverage
     fi
@@ -173,7 +173,7 @@ run_oldest() {
         not_run oldest "the toolchain $toolchain is not to be had"
         return
     fi
-    lane oldest . ". ./scripts ./limit/... ./httplimit/... ./internal/authority ./internal/muxpattern" RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
+    lane oldest . ". ./scripts ./limit/... ./httplimit/... ./internal/http/authority ./internal/http/muxpattern" RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
 }
 
 # The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
@@ -243,7 +243,7 @@ run_redis() {
 # What a server decides, on a valkey-server: the scripts, which of their calls travel together, what is found out about a server,
 # and the commands of rrl, but for the tests that call redistest.NoServer; in a long run everything.
 run_valkey() {
-    local packages=". ./scripts ./internal/dispatch ./limit/... ./httplimit/inbound ./internal/survey ./internal/doctor $path/cmd/rrl"
+    local packages=". ./scripts ./internal/dispatch ./limit/... ./httplimit/inbound ./internal/ops/survey ./internal/ops/doctor $path/cmd/rrl"
     if ! command -v valkey-server >/dev/null; then
         not_run valkey "install valkey-server"
         return

@@ -15,8 +15,8 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/gateway"
-	"github.com/goredisson/ratelimiter/internal/shell"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
+	"github.com/goredisson/ratelimiter/internal/ops/shell"
 )
 
 // printCA makes the CA if there is none, and prints what clients need.

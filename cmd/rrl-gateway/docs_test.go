@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/gateway"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

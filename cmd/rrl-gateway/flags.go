@@ -14,8 +14,8 @@ import (
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
-	"github.com/goredisson/ratelimiter/internal/gateway"
-	"github.com/goredisson/ratelimiter/internal/redisurl"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
+	"github.com/goredisson/ratelimiter/internal/ops/redisurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )

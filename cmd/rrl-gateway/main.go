@@ -19,7 +19,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/goredisson/ratelimiter/internal/version"
+	"github.com/goredisson/ratelimiter/internal/ops/version"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v3"
 )

@@ -15,8 +15,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/goredisson/ratelimiter/internal/gateway"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 	"github.com/urfave/cli/v3"
 )

@@ -17,7 +17,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/gateway"
+	"github.com/goredisson/ratelimiter/internal/http/gateway"
 	"github.com/goredisson/ratelimiter/prometheusratelimiter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"

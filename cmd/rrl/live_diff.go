@@ -20,9 +20,9 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
-	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
 

@@ -12,10 +12,10 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
-	"github.com/goredisson/ratelimiter/internal/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/rights"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/rights"
-	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
 

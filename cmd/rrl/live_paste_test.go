@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/doctor"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )

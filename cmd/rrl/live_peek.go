@@ -11,8 +11,8 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/urfave/cli/v3"
 )
 

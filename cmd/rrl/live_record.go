@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/goredisson/ratelimiter/internal/survey"
-	"github.com/goredisson/ratelimiter/internal/view"
 	"github.com/urfave/cli/v3"
 )
 

@@ -7,9 +7,9 @@ import (
 	"fmt"
 
 	"github.com/goredisson/ratelimiter/internal/embedredis"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
-	"github.com/goredisson/ratelimiter/internal/survey"
 	"github.com/redis/go-redis/v9"
 )
 

@@ -23,7 +23,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/version"
+	"github.com/goredisson/ratelimiter/internal/ops/version"
 	_ "github.com/goredisson/ratelimiter/limit" // its scripts
 	"github.com/urfave/cli/v3"
 )

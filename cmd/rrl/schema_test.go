@@ -16,8 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/redistest"
-	"github.com/goredisson/ratelimiter/internal/view"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,7 +114,7 @@ func (s *schema) fields(t reflect.Type, properties map[string]any, required *[]s
 // TestSchema compares docs/rrl.schema.json with the types that are written. RRL_TEST_DOCS=write writes it.
 func TestSchema(t *testing.T) {
 	s := &schema{map[string]any{}, map[string]string{}}
-	for _, dir := range []string{".", "../../internal/view", "../../internal/doctor"} {
+	for _, dir := range []string{".", "../../internal/ops/view", "../../internal/ops/doctor"} {
 		s.remarks(t, dir)
 	}
 	commands := map[string]any{}

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/internal/doctor"
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/doctor"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/urfave/cli/v3"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // Decide decides as [Middleware.Handler] does, but without net/http: for other frameworks, remote procedure calls and

@@ -11,7 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
 // literal returns a text as it stands in a limiter's name.

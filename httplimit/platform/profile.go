@@ -11,7 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
 )

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // profileRejections has the form of each profile's rejections. The other profiles keep the form of

@@ -13,7 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
-	"github.com/goredisson/ratelimiter/internal/rates"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // A knownProfile is a profile of package platform that a file can name.

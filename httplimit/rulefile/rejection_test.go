@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/goredisson/ratelimiter/internal/test/testworld"
 	"github.com/stretchr/testify/require"
 )
 

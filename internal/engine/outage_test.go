@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/goredisson/ratelimiter/internal/testworld"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/testworld"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,9 +8,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/proptest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )

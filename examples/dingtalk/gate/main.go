@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dinggate"
+	"github.com/goredisson/ratelimiter/internal/test/dinggate"
 )
 
 func main() {

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/muxpattern"
+	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
 // An Envelope is the frame in which a platform's gateway says that it rejected a call. Whatever users of

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/goredisson/ratelimiter/internal/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/urfave/cli/v3"
 )

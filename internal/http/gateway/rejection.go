@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/httplimit"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
+)
+
+// ProxyName is the Gateway's name in the field Proxy-Status (RFC 9209). If the Proxy-Status of a response begins with
+// it and has an error, the response is the Gateway's own; any other response is the platform's.
+const ProxyName = "rrl-gateway"
+
+// A rejection is a response of the Gateway's own: a problem of RFC 9457, unless it is that of the Transport.
+type rejection struct {
+	Title   string `json:"title"`
+	Status  int    `json:"status"`
+	Detail  string `json:"detail,omitempty"`
+	Limiter string `json:"limiter,omitempty"`
+
+	code   string        // the error type of RFC 9209
+	after  time.Duration // until Retry-After; 0 for none
+	header [2]string     // one field more
+	form   *rejected
+}
+
+// A rejected is the error of a request that the Transport responded to: in the form of the rule's platform, or in one with the
+// fields by which SDKs recognize an error. There are SDKs that take another body for a success, and one that sends the request
+// again and again.
+type rejected struct {
+	reason *httplimit.Error
+	status int
+	header http.Header
+	body   []byte
+}
+
+func (r *rejected) Error() string { return r.reason.Error() }
+func (r *rejected) Unwrap() error { return r.reason }
+
+func (no *rejection) write(rec *recorder) {
+	rec.own = true
+	h := rec.Header()
+	h.Set("Content-Type", "application/problem+json")
+	if no.after > 0 {
+		h.Set("Retry-After", strconv.FormatInt(rates.WholeSeconds(no.after), 10))
+	}
+	if no.form != nil {
+		maps.Copy(h, no.form.header)
+	}
+	if no.Status == http.StatusServiceUnavailable { // unlike a request that has waited here, one that comes again may be served
+		h.Del("X-Should-Retry")
+		h.Del("Stripe-Should-Retry")
+	}
+	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
+	h.Set("Cache-Control", "no-store")
+	if no.header[0] != "" {
+		h.Set(no.header[0], no.header[1])
+	}
+	rec.WriteHeader(no.Status)
+	if no.form != nil {
+		_, _ = rec.Write(no.form.body) // this and the next fail only when the client has gone
+		return
+	}
+	_ = json.NewEncoder(rec).Encode(no)
+}
+
+func denied(status int, title, detail string) *rejection {
+	return &rejection{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
+}
+
+func unauthorized(proxied bool) *rejection {
+	no := denied(http.StatusUnauthorized, "The gateway's token is missing or wrong",
+		"Send it as "+TokenHeader+", or as Proxy-Authorization: Bearer TOKEN.")
+	no.header = [2]string{"WWW-Authenticate", `Bearer realm="` + ProxyName + `"`}
+	if proxied {
+		no.Status, no.header = http.StatusProxyAuthRequired, [2]string{"Proxy-Authenticate", `Basic realm="` + ProxyName + `"`}
+	}
+	return no
+}
+
+// forbidden does not repeat the host: if the client left it out, a token of the path stands in its place.
+func forbidden() *rejection {
+	return denied(http.StatusForbidden, "The host is not allowed",
+		"The request names a host that is neither one of the rules nor one of --allow. A path is /HOST/PATH, such as /api.example.com/v1/messages.")
+}
+
+func misdirected(tunnel origin) *rejection {
+	return denied(http.StatusMisdirectedRequest, "The request is for another host than its tunnel",
+		"The tunnel is to "+strconv.Quote(tunnel.authority())+".")
+}
+
+func noHost() *rejection {
+	return denied(http.StatusNotFound, "The path names no host", "A path is /HOST/PATH, such as /api.example.com/v1/messages.")
+}
+
+func noCA() *rejection {
+	return denied(http.StatusNotImplemented, "The gateway has no CA", "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway.")
+}
+
+func stopping() *rejection {
+	return &rejection{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
+		code: "proxy_internal_response", after: time.Second, header: [2]string{"Connection", "close"}}
+}
+
+// reject writes the response to a request that the Transport did not send, or that the platform did not respond to.
+func reject(w http.ResponseWriter, r *http.Request, err error) {
+	rejectionOf(r, err).write(w.(*recorder)) // the one that forward has
+}
+
+func rejectionOf(r *http.Request, err error) *rejection {
+	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
+		return stopping()
+	}
+	var gone errForbidden
+	if errors.As(err, &gone) {
+		return forbidden()
+	}
+	if errors.Is(err, errStalled) {
+		return &rejection{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
+	}
+	var e *httplimit.Error
+	if !errors.As(err, &e) {
+		// The text names addresses at most: an http.Transport leaves the URL to its Client.
+		return &rejection{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
+	}
+	no := &rejection{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
+	switch {
+	case errors.As(err, &no.form):
+		no.Status = no.form.status
+	case e.Reason == httplimit.ReasonContext: // the client has gone
+		no.Title, no.Status = "The client closed the request", 499
+	default:
+		no.Title, no.Status, no.code = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error"
+	}
+	return no
+}
+
+// stripProxyStatus removes from a platform's header or trailer any field that makes it look like a rejection by the
+// Gateway.
+func stripProxyStatus(h http.Header) {
+	for field, lines := range h {
+		if !strings.EqualFold(strings.TrimPrefix(field, http.TrailerPrefix), "Proxy-Status") {
+			continue
+		}
+		var keep []string
+		for _, item := range listItems(lines) {
+			if name, _, _ := strings.Cut(item, ";"); strings.Trim(strings.TrimSpace(name), `"`) != ProxyName {
+				keep = append(keep, strings.TrimSpace(item))
+			}
+		}
+		if delete(h, field); len(keep) > 0 {
+			h[field] = []string{strings.Join(keep, ", ")}
+		}
+	}
+}

@@ -1,0 +1,610 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/wire"
+)
+
+// limiterChecks are the checks of one limiter, those of what harms callers most first.
+var limiterChecks = []func(*patient) []Finding{
+	(*patient).wrongType, (*patient).malformed, (*patient).balance, (*patient).layouts, (*patient).longLength, (*patient).twins,
+	(*patient).clock, (*patient).ttl, (*patient).otherType, (*patient).deadClients, (*patient).hugeSet,
+	(*patient).hotKey, (*patient).coolDown, (*patient).minGap, (*patient).slot, (*patient).writers,
+}
+
+const (
+	manyMembers = 10_000
+	// deadAfter is for how long a client must not have acquired to count as dead; at least two intervals.
+	deadAfter = time.Hour
+)
+
+// of returns a finding about one of the patient's states.
+func (p *patient) of(st *survey.State, check string, s Severity, fix Text, format string, args ...any) Finding {
+	f := finding(check, s, say(format, args...), fix)
+	f.Limiter, f.Base64, f.Client, f.Node = p.name, survey.Base64(p.name), st.ClientID, st.Node
+	return f
+}
+
+// rrl returns a command of rrl about the limiter.
+func (p *patient) rrl(command string, flags ...string) Cmd {
+	return p.to.At(p.main.Node).Command(command, []string{p.name}, flags...)
+}
+
+// cli returns a command of redis-cli.
+func (p *patient) cli(words ...string) Cmd { return p.to.At(p.main.Node).RedisCLI(words...) }
+
+// healing returns the command that heals a state.
+func (p *patient) healing(st *survey.State) Cmd {
+	if st.ClientID == "" {
+		return p.rrl("heal", "--write")
+	}
+	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
+}
+
+// foreign reports whether a key of the limiter holds something else, so that set-rate ends with an error. That is a finding of its own.
+func (p *patient) foreign() bool {
+	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
+}
+
+// wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
+// its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
+// grants are gone, so does Go.
+func (p *patient) wrongType() (list []Finding) {
+	perClient := p.main.Problem == nil && p.main.Rate.Type == permit.PerClient
+	for n, st := range append([]*survey.State{p.main}, p.clients...) {
+		for i, typ := range st.Types {
+			want := survey.KeyTypes[i]
+			// A PER_CLIENT limiter does not use the keys that all clients share, and each client is looked at by itself. Without
+			// a hash nothing shows that the key is meant to be a limiter's.
+			if typ == "none" || typ == want || i == 0 && n > 0 || i > 0 && n == 0 && (perClient || st.ClientID != "" || !st.HashShows()) {
+				continue
+			}
+			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
+			move, then := p.cli("renamenx", key, away), run(p.healing(st))
+			when, wait := say("the other program does not use %q any more", key), time.Duration(0)
+			var before Text
+			switch i {
+			case 0:
+				then, _ = p.setRate(nil)
+				when = say("%s, and N and D stand for the limiter's rate", when)
+			case 1:
+				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
+			case 2:
+				if p.main.Problem != nil {
+					when = say("%s, and an interval has passed, in which every call failed, so that nothing is in use", when)
+				} else {
+					wait = p.main.Rate.Interval
+					before = say("wait for %s, in which every call fails, so that nothing is in use; then ", word(wait.String()))
+				}
+			}
+			fix := say("give one of the two another name; if %s: %s%s; then %s", when, before, move, then).after(wait).only(when)
+			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
+		}
+	}
+	return list
+}
+
+// holders reports whether there may be permits in use of all clients together, and of single ones, for a hash that is broken. If
+// it says what the type is, only grants tell otherwise: somebody may have changed it. If it does not, every key counts, for what
+// it holds may be broken, or be something else.
+func (p *patient) holders() (overall, perClient bool) {
+	typ, there := p.main.Fields["type"], (*survey.State).MembersShow
+	if typ != "0" && typ != "1" {
+		there = func(st *survey.State) bool { return st.Types[1] != "none" || st.Types[2] != "none" }
+	}
+	return typ == "0" || there(p.main), typ == "1" || p.hidden || slices.ContainsFunc(p.clients, there)
+}
+
+// asType returns the advice of a type, or of both if it cannot be told which of the two the limiter has: with the wrong one all
+// permits would be free.
+func (p *patient) asType(advice func(typ permit.Type) Text) Text {
+	overall, perClient := p.holders()
+	switch {
+	case overall && perClient:
+		all, each := word("all clients share the permits"), word("each client has its own permits")
+		return say("if %s: %s; if %s: %s", all, advice(permit.Overall).only(all), each, advice(permit.PerClient).only(each))
+	case perClient:
+		return advice(permit.PerClient)
+	}
+	return advice(permit.Overall)
+}
+
+// setRate returns the command that makes a limiter of what is there, with the permits in use kept. It has what the fields
+// say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
+func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
+	permits, interval := "--permits N", "--interval D"
+	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
+		permits = fmt.Sprintf("--permits %.0f", n)
+	}
+	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
+		interval = "--interval " + (time.Duration(n) * time.Millisecond).String()
+	}
+	fix = p.asType(func(typ permit.Type) Text {
+		flags := []string{permits, interval, "--type " + strings.ToLower(typ.String())}
+		if typ == permit.PerClient && !p.main.GrantsShow() && len(p.clients) > 0 {
+			flags = append(flags, Flag("--client", p.clients[0].ClientID))
+		}
+		return run(p.rrl("set-rate", append(flags, "--write")...))
+	})
+	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
+}
+
+// settingRate returns what setRate does as all that is to be done.
+func (p *patient) settingRate(fields map[string]string) Text {
+	fix, unknown := p.setRate(fields)
+	if unknown {
+		rate := word("N and D stand for the limiter's rate")
+		fix = say("if %s: %s", rate, fix.only(rate))
+	}
+	return fix
+}
+
+// malformed finds a hash that is not that of a limiter: its fields are wrong, or missing.
+func (p *patient) malformed() []Finding {
+	if p.main.Problem == nil || p.main.Types[0] != "hash" {
+		return nil
+	}
+	fields := p.main.Fields
+	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
+		fix := p.settingRate(fields)
+		switch {
+		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
+			fix = p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
+		case strings.HasPrefix(text, "keepAliveTime"):
+			fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
+			if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
+				meant := say("type %s is meant", fields["type"])
+				fix = say("if %s: %s", meant, fix.only(meant))
+			}
+		}
+		field, value, _ := strings.Cut(text, " is ")
+		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s is %s", field, value)}
+	}
+	var missing []string
+	there := 0
+	for _, field := range []string{"rate", "interval", "type"} {
+		if _, ok := fields[field]; ok {
+			there++
+		} else {
+			missing = append(missing, field)
+		}
+	}
+	if !p.ours() {
+		return nil // it is the hash of somebody else
+	}
+	fix := p.settingRate(fields)
+	if _, ok := fields["keepAliveTime"]; there == 0 && !ok { // only the permits are ours
+		fix = word("give one of the two another name")
+	}
+	f := p.of(p.main, "malformed", Critical, fix, "the hash has no %s", strings.Join(missing, ", "))
+	f.Java, f.Go = `calls fail with "RateLimiter is not initialized"`, "calls return ErrNotInitialized"
+	return []Finding{f}
+}
+
+// balance compares what is left and what is in use with the rate.
+func (p *patient) balance() (list []Finding) {
+	for _, st := range p.states() {
+		if st.Problem != nil || p.main.Problem != nil || st.WrongType() != nil {
+			continue // what is in use is not known
+		}
+		rate := st.Rate.Permits
+		value, ok := st.ValueNumber()
+		sum, expired, whole := st.Sum()
+		switch {
+		case strange(st): // nobody knows how many permits those members are, and it is a finding of its own
+		case st.HasValue && !ok:
+			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "the value is %q", shorten(st.Value)))
+		case !whole:
+		case !st.HasValue && sum > expired:
+			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+		case !st.HasValue:
+		case value+expired < rate && sum == expired:
+			s := Warning
+			if value+expired < 1 {
+				s = Critical
+			}
+			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %d permits are left and none is in use", value+expired, rate))
+		case value+sum < rate:
+			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
+				value, sum, counted(rate-value-sum, "permit"), rate))
+		case value+sum > rate:
+			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
+				value, sum, counted(value+sum-rate, "permit"), rate))
+		}
+	}
+	return list
+}
+
+// strange reports whether a set has members that no limiter writes.
+func strange(st *survey.State) bool {
+	return slices.ContainsFunc(st.Members, func(m survey.Member) bool { return !m.Known() })
+}
+
+// layoutCount counts the members of a state by layout, in the order of the layouts.
+func layoutCount(st *survey.State) (layouts []wire.Layout, count map[wire.Layout]int) {
+	count = map[wire.Layout]int{}
+	for _, m := range st.Members {
+		y := m.Layout()
+		if !m.Known() {
+			y = wire.LayoutUnknown
+		}
+		if count[y]++; count[y] == 1 {
+			layouts = append(layouts, y)
+		}
+	}
+	slices.Sort(layouts)
+	return layouts, count
+}
+
+// family returns a letter for each group of Redisson versions that read each other's members: those who read a layout.
+func family(y wire.Layout) string {
+	switch y {
+	case wire.LayoutFI:
+		return "a"
+	case wire.LayoutLc0I:
+		return "b"
+	case wire.LayoutBc0IShort, wire.LayoutBc0ILong:
+		return "c"
+	case wire.LayoutOurs:
+		return "ac"
+	}
+	return ""
+}
+
+// layouts finds members that some version of Redisson that writes here cannot read.
+func (p *patient) layouts() (list []Finding) {
+	for _, st := range p.states() {
+		layouts, count := layoutCount(st)
+		readers := "abc"
+		var parts []Text
+		for _, y := range layouts {
+			readers = strings.Map(func(r rune) rune {
+				if strings.ContainsRune(family(y), r) {
+					return r
+				}
+				return -1
+			}, readers)
+			parts = append(parts, say("%d of %s (%s)", count[y], word(y.String()), word(y.Writers())))
+		}
+		if readers != "" {
+			continue
+		}
+		when := word("all Java services have versions of one group, and Go writes its format")
+		fix := say("bring all Java services to one group of versions, and Go to its format; then %s", p.healing(st)).only(when)
+		if slices.Contains(layouts, wire.LayoutUnknown) {
+			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
+		}
+		list = append(list, p.of(st, "layouts", Critical, fix, "%s", Listed(", ", parts)))
+	}
+	return list
+}
+
+// longLength finds members of the versions that cannot read what Go writes by default. It is a warning if the hash shows that
+// somebody else uses the limiter; if the set does, layouts has found it.
+func (p *patient) longLength() []Finding {
+	n := 0
+	for _, st := range p.states() {
+		for _, m := range st.Members {
+			switch m.Layout() {
+			case wire.LayoutLc0I:
+				n++
+			case wire.LayoutFI, wire.LayoutBc0IShort, wire.LayoutBc0ILong, wire.LayoutOurs:
+				return nil
+			}
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	s := Info
+	for _, field := range []string{"keepAliveTime", "minGap", "coolDown"} {
+		if _, ok := p.main.Fields[field]; ok {
+			s = Warning
+		}
+	}
+	return []Finding{p.of(p.main, "unshared-layout", s, word("a later Redisson, or WithRedisson316 in every Go program that uses the limiter"),
+		"%s by %s", counted(n, "member"), word(wire.LayoutLc0I.Writers()))}
+}
+
+func (p *patient) twins() []Finding {
+	if p.twin == "" || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		return nil
+	}
+	return []Finding{p.of(p.main, "shared-keys", Critical, word("give one of the two another name"),
+		"the limiter %q has the same keys %q and %q", p.twin, p.main.Keys[1], p.main.Keys[2])}
+}
+
+// busy returns for how long the newest of the permits in use stay in use, or 0.
+func busy(st *survey.State) (left time.Duration) {
+	for _, m := range st.Members {
+		if !m.Expired(st.Time, st.Rate.Interval) && m.Permits > 0 {
+			left = max(left, m.Time().Add(st.Rate.Interval).Sub(st.Time))
+		}
+	}
+	return left
+}
+
+// sameTTL gives keys the TTL that the hash has at that moment, or none if it has none. If the hash is gone, it changes nothing.
+const sameTTL = `local t = redis.call("pttl", KEYS[1]) for i = 2, #KEYS do if t >= 0 then redis.call("pexpire", KEYS[i], t) elseif t == -1 then redis.call("persist", KEYS[i]) end end`
+
+// expiring returns the command that makes the value and the permits of a state live as long as the hash, as every call of a
+// peer that knows the rule does. What the TTL is when it is run counts: another command may have changed it.
+func (p *patient) expiring(st *survey.State) Text {
+	return run(p.cli("eval", sameTTL, "3", p.name, st.Keys[1], st.Keys[2]))
+}
+
+// noTTL says why a limiter must not be given a TTL, or nothing if all who write to it renew it: Go, and Redisson 3.38.0 or later. The
+// hash has a keepAliveTime since then. The members of Redisson 3.21.0 and later do not show which version it is.
+func noTTL(main *survey.State, states ...*survey.State) Text {
+	if _, ok := main.Fields["keepAliveTime"]; !ok {
+		return word("its hash is of Redisson before 3.38.0, which never renews a TTL, so that the limiter would expire while it is used")
+	}
+	byGo, hidden := false, false
+	for _, st := range states {
+		hidden = hidden || !st.Whole
+		for _, m := range st.Members {
+			switch mark := m.Mark(); {
+			case m.Layout() != wire.LayoutOurs || mark == 't':
+				return say("who uses it may be Redisson before 3.38.0, which never renews a TTL: there are members by %s", word(m.Writers()))
+			case mark == 0:
+				byGo = true
+			case mark != 'w': // a block of a cool-down, whosever grants are in it
+				hidden = true
+			}
+		}
+	}
+	if !byGo || hidden {
+		return word("it is not known who uses it, which may be Redisson before 3.38.0, which never renews a TTL")
+	}
+	return Text{}
+}
+
+// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, which keeps all keys until
+// nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that, it is the
+// end of all TTLs, if the limiter is to stay.
+func (p *patient) keeping(st *survey.State) Text {
+	why := noTTL(p.main, p.states()...)
+	if p.more {
+		why = word("not all clients were looked at, of which one may be Redisson before 3.38.0, which never renews a TTL")
+	}
+	if why.String() == "" {
+		flags := []string{"--keep-alive " + p.main.Rate.Interval.String()}
+		if st.ClientID != "" {
+			flags = append(flags, Flag("--client", st.ClientID))
+		}
+		return run(p.rrl("set-rate", append(flags, "--write")...))
+	}
+	var commands []Cmd
+	if p.main.Rate.KeepAlive > 0 { // which Go and later versions go on to set
+		commands = append(commands, p.rrl("set-rate", "--keep-alive 0s", "--write"))
+	}
+	commands = append(commands, p.cli("persist", p.name))
+	for _, st := range p.states() {
+		for i, key := range st.Keys[1:] {
+			if st.Types[i+1] == survey.KeyTypes[i+1] {
+				commands = append(commands, p.cli("persist", key))
+			}
+		}
+	}
+	stays := word("the limiter is to stay")
+	return say("if %s: %s; no keep-alive is advised: %s", stays, run(commands...).only(stays), why)
+}
+
+func (p *patient) ttl() (list []Finding) {
+	if errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+		if p.main.Types[0] != "none" {
+			return nil
+		}
+		for _, st := range append([]*survey.State{p.main}, p.clients...) {
+			if !st.GrantsShow() {
+				continue
+			}
+			s, when := Warning, word("and never expires")
+			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
+				s, when = Info, say("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
+			}
+			used, not := word("the limiter is still used, and N and D stand for its rate"), word("it is not, and an interval has passed since the last grant")
+			set, _ := p.setRate(nil)
+			fix := say("if %s: %s, which keeps the permits in use; if %s: %s", used, set.only(used), not, run(p.cli("unlink", st.Keys[1], st.Keys[2])).only(not))
+			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, counted(st.Count, "member"), when))
+		}
+		return list
+	}
+	if p.main.Problem != nil {
+		return nil
+	}
+	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval && !p.foreign() {
+		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
+	}
+	for _, st := range p.states() {
+		left, hash := busy(st), p.main.TTLs[0]
+		if st.WrongType() != nil {
+			continue // one of the keys is another program's
+		}
+		switch {
+		case left > 0 && hash >= 0 && hash+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, p.keeping(st),
+				"the limiter expires in %v, but permits are in use for %v", hash.Round(time.Millisecond), left.Round(time.Millisecond)))
+		case left > 0 && st.TTLs[2] >= 0 && st.TTLs[2]+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
+				"the grants expire in %v, but permits are in use for %v", st.TTLs[2].Round(time.Millisecond), left.Round(time.Millisecond)))
+		case left > 0 && st.HasValue && st.TTLs[1] >= 0 && st.TTLs[1]+time.Second < left:
+			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
+				"the value expires in %v, but permits are in use for %v", st.TTLs[1].Round(time.Millisecond), left.Round(time.Millisecond)))
+		case st.HasValue && st.Count > 0 && st.TTLs[1] == -1 && st.TTLs[2] >= 0:
+			list = append(list, p.of(st, "ttl", Info, p.expiring(st),
+				"the value has no TTL but the grants have one of %v, as after Redisson's availablePermits", st.TTLs[2].Round(time.Second)))
+		}
+	}
+	return list
+}
+
+func (p *patient) otherType() (list []Finding) {
+	if p.main.Problem != nil {
+		return nil
+	}
+	if p.main.Rate.Type == permit.PerClient {
+		if p.main.GrantsShow() {
+			list = append(list, p.of(p.main, "other-type", Warning, p.unused(run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])), p.main),
+				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", counted(p.main.Count, "member")))
+		}
+		return list
+	}
+	if len(p.clients) > 0 {
+		list = append(list, p.of(p.main, "other-type", Warning, p.unused(p.unlinking(p.clients), p.clients...),
+			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), counted(len(p.clients), "client")))
+	}
+	return list
+}
+
+// unused returns fix as what is to be done once none of the permits of those states are in use: somebody may change the type
+// back.
+func (p *patient) unused(fix Text, states ...*survey.State) Text {
+	var left time.Duration
+	for _, st := range states {
+		left = max(left, busy(st))
+	}
+	if left == 0 {
+		return fix
+	}
+	left = left.Round(time.Millisecond) + time.Millisecond
+	return say("after %v: %s", left, fix.after(left))
+}
+
+// manyKeys is of how many clients the keys are named in a command.
+const manyKeys = 20
+
+// unlinking returns the command that deletes the keys of clients.
+func (p *patient) unlinking(clients []*survey.State) Text {
+	words := []string{"unlink"}
+	for _, st := range clients[:min(manyKeys, len(clients))] {
+		words = append(words, st.Keys[1], st.Keys[2])
+	}
+	fix := run(p.cli(words...))
+	if n := len(clients) - manyKeys; n > 0 {
+		fix = say("%s; then %s, for the other %d", fix, showing(p.rrl("doctor")), n)
+	}
+	return fix
+}
+
+func (p *patient) atLeast() Text {
+	if p.more {
+		return word("more than ")
+	}
+	return Text{}
+}
+
+func (p *patient) deadClients() []Finding {
+	if p.main.Problem != nil || p.main.Rate.Type != permit.PerClient {
+		return nil
+	}
+	var dead []*survey.State
+	for _, st := range p.clients {
+		idle := max(deadAfter, 2*st.Rate.Interval)
+		if st.WrongType() != nil {
+			continue // it is another program's
+		}
+		if st.HasValue && st.TTLs[1] != -1 || st.Count > 0 && st.TTLs[2] != -1 || st.Count == 0 {
+			continue
+		}
+		if newest := st.Members[len(st.Members)-1]; st.Time.Sub(newest.Time()) > idle {
+			dead = append(dead, st)
+		}
+	}
+	if len(dead) == 0 {
+		return nil
+	}
+	st := dead[0]
+	f := p.of(p.main, "dead-clients", Warning, p.unlinking(dead),
+		"%s%d of %d clients have not acquired for an hour or more and their keys have no TTL; one is %s", p.atLeast(), len(dead), len(p.clients), st.ClientID)
+	return []Finding{f}
+}
+
+func (p *patient) hugeSet() (list []Finding) {
+	for _, st := range p.states() {
+		expired := 0
+		for _, m := range st.Members {
+			if st.Problem == nil && m.Expired(st.Time, st.Rate.Interval) {
+				expired++
+			}
+		}
+		memory := ""
+		if p.memory > 0 && st == p.main {
+			memory = fmt.Sprintf(", %d KiB", p.memory>>10)
+		}
+		switch {
+		case st.Count > manyMembers:
+			list = append(list, p.of(st, "huge-set", Info, word("a lower rate, or a shorter interval; package limit has limiters whose state does not grow"),
+				"%d members%s", st.Count, memory))
+		case expired >= quickMembers && 2*expired > int(st.Count):
+			list = append(list, p.of(st, "huge-set", Info, say("one call of Go for each 512 of them, before Java's next one: %s shows how many are left", showing(p.rrl("watch"))),
+				"%d of %d members have expired and nobody has reclaimed them", expired, st.Count))
+		}
+	}
+	return list
+}
+
+func (p *patient) slot() []Finding {
+	tag, key, other := redisson.NewKeys(p.name, "").Apart()
+	if key == "" {
+		return nil
+	}
+	s, where := Info, word("this Redis is no cluster, where it does no harm: ")
+	if p.divided {
+		s, where = Critical, Text{}
+	}
+	return []Finding{p.of(p.main, "slot", s, word("use a name without braces, or with one hash tag"),
+		"%s%q hashes by %q but its key %q hashes by %q; use a name without braces, or with one hash tag", where, p.name, tag, key, other)}
+}
+
+// writers says which versions have written what is there.
+func (p *patient) writers() (list []Finding) {
+	for _, st := range p.states() {
+		count := map[string]int{}
+		for _, m := range st.Members {
+			count[m.Writers()]++
+		}
+		if len(count) == 0 {
+			continue
+		}
+		var parts []Text
+		for y := wire.LayoutUnknown; y <= wire.LayoutOurs; y++ {
+			if n := count[y.Writers()]; n > 0 {
+				parts = append(parts, say("%d by %s", n, word(y.Writers())))
+			}
+		}
+		if n := count[survey.FastWriter]; n > 0 {
+			parts = append(parts, say("%d by %s", n, word(survey.FastWriter)))
+		}
+		if _, ok := st.Fields["keepAliveTime"]; ok {
+			parts = append(parts, word("the hash by Redisson 3.38.0 or later, or Go"))
+		} else if st.Problem == nil {
+			parts = append(parts, word("the hash by Redisson before 3.38.0"))
+		}
+		list = append(list, p.of(st, "writers", Info, Text{}, "%s", Listed("; ", parts)))
+	}
+	if p.more {
+		list = append(list, p.of(p.main, "clients", Info, showing(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
+	}
+	return list
+}
+
+// shorten returns the beginning of a text that may be long.
+func shorten(text string) string {
+	if len(text) > 40 {
+		return text[:40] + "…"
+	}
+	return text
+}
