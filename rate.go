@@ -48,8 +48,9 @@ func PerHour(permits int64) Rate { return Rate{Permits: permits, Interval: time.
 // Every returns the rate of one permit in each interval, which all clients share.
 func Every(interval time.Duration) Rate { return Rate{Permits: 1, Interval: interval} }
 
-// ParseRate returns the rate that a text says, such as "10/s" or "100/1m30s": a number of permits, and an interval as
-// [time.ParseDuration] takes it, or a unit of one. It is the inverse of [Rate.String], and takes what that writes:
+// ParseRate returns the rate that a text says, such as "10/s", "100/1m30s" or "1000/day": a number of permits, and an interval
+// as [time.ParseDuration] takes it, or in sec, second, min, minute, hr, hour, d or day, with a number or without one. A day is 24
+// hours. It is the inverse of [Rate.String], and takes what that writes:
 // "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s". It returns ErrInvalidArgument for any other text, and for a rate that is
 // out of range. An interval such as that of "1/500us" is for package limit alone: for a limiter of this package it is
 // out of range.
@@ -58,7 +59,7 @@ func ParseRate(text string) (Rate, error) {
 	words := strings.Split(text, " ")
 	if len(words) > 1 {
 		if err := r.Type.UnmarshalText([]byte(words[0])); err != nil {
-			return Rate{}, invalid("the rate %q is not in the form 10/s, 100/1m30s or OVERALL 10/s gap 100ms", permit.Shorten(text))
+			return Rate{}, invalid("the rate %q is not in the form 10/s, 100/1m30s, 1000/day or OVERALL 10/s gap 100ms", permit.Shorten(text))
 		}
 		words = words[1:]
 	}

@@ -13,10 +13,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/grantlog"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
-	"github.com/goredisson/ratelimiter/internal/redistest"
+	"github.com/goredisson/ratelimiter/internal/test/grantlog"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -700,6 +700,7 @@ func TestErrorsOfParseRate(t *testing.T) {
 func FuzzParseRate(f *testing.F) {
 	for text, want := range map[string]Rate{
 		"10/s": PerSecond(10), "10/m": PerMinute(10), "3/h": PerHour(3), "1/500ms": Every(500 * time.Millisecond), "100/1m30s": overall(100, 90*time.Second),
+		"10/min": PerMinute(10), "10/sec": PerSecond(10), "5/10min": overall(5, 10*time.Minute), "5/1.5h": overall(5, 90*time.Minute), "100/d": overall(100, 24*time.Hour), "100/7day": overall(100, 7*24*time.Hour), "3/hour": PerHour(3),
 		"1/5µs": Every(5 * time.Microsecond), "7/us": overall(7, time.Microsecond), "7/1001500us": overall(7, 1001500*time.Microsecond), // for package limit
 		"PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s": {Type: PerClient, Permits: 5, Interval: 10 * time.Second, KeepAlive: time.Hour, MinGap: time.Second},
 		"OVERALL 5/10s gap 1s":                      {Permits: 5, Interval: 10 * time.Second, MinGap: time.Second},
@@ -710,7 +711,7 @@ func FuzzParseRate(f *testing.F) {
 		f.Add(text)
 	}
 	for _, text := range []string{"", "10", "/s", "10/", "10/10", "0/s", "10/0s", "10/1ns", "10/1500ns", "5000000000/s", "10/-1us", "PER_CLIENT 10/1us", "OVERALL 10/1us gap 1us", " 10/s", "10/s ", "x 10/s", "10/s gap 1s", "OVERALL 5/10s gap", "OVERALL 5/10s gap 0s",
-		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/h0.5m", "10/s1h", "10/s/s", "10 per second"} {
+		"OVERALL 5/10s gap 11s", "OVERALL 5/10s gap 1s keep-alive 1h", "1e3/s", "99999999999999999999/s", "10/-s", "10/h0.5m", "10/s1h", "10/s/s", "10 per second", "10/1d12h", "10/2days", "10/106752d", "10/99999999999999999999d", "10/1.5day", "10/d1", "10/-1d", "10/0day"} {
 		_, err := ParseRate(text)
 		require.ErrorIs(f, err, ErrInvalidArgument, text)
 		f.Add(text)

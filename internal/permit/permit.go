@@ -8,6 +8,7 @@ package permit
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -60,22 +61,37 @@ func (r Rate) String() string {
 	return s
 }
 
-// ParsePace returns the numbers of a rate in the form "100/1m30s" or "10/s".
+// units are the names of intervals beside those of [time.ParseDuration], as durations of it. No plural is among them: "10/2days" is
+// hardly ever what somebody means.
+var units = map[string]string{"sec": "s", "second": "s", "min": "m", "minute": "m", "hr": "h", "hour": "h", "d": "24h", "day": "24h"}
+
+// ParsePace returns the numbers of a rate in the form "100/1m30s", "10/s" or "1000/day".
 func ParsePace(text string) (permits int64, interval time.Duration, err error) {
 	count, per, ok := strings.Cut(text, "/")
 	if !ok {
-		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s or 100/1m30s", ErrInvalidArgument, Shorten(text))
+		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s, 100/1m30s or 1000/day", ErrInvalidArgument, Shorten(text))
 	}
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil {
 		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, Shorten(text))
 	}
-	if !strings.ContainsAny(per, "0123456789") { // a unit
-		per = "1" + per
+	digits := len(per) - len(strings.TrimLeft(per, "0123456789"))
+	n, unit := int64(1), per[digits:]
+	if digits > 0 {
+		n, err = strconv.ParseInt(per[:digits], 10, 64)
 	}
-	if interval, err = time.ParseDuration(per); err != nil {
-		return 0, 0, fmt.Errorf("%w: the interval of the rate %q is not one such as s, 10s or 1m30s", ErrInvalidArgument, Shorten(text))
+	if known, ok := units[unit]; ok {
+		unit = known
+	} else if digits > 0 && strings.ContainsAny(unit, ".0123456789") { // of several units
+		n, unit = 1, per
 	}
-	return permits, interval, nil
+	if !strings.ContainsAny(unit, "0123456789") {
+		unit = "1" + unit
+	}
+	interval, wrong := time.ParseDuration(unit)
+	if err != nil || wrong != nil || n > 0 && interval > math.MaxInt64/time.Duration(n) {
+		return 0, 0, fmt.Errorf("%w: the interval of the rate %q is not one such as s, min, hour, day, 10s or 1m30s", ErrInvalidArgument, Shorten(text))
+	}
+	return permits, time.Duration(n) * interval, nil
 }
 
 // An ID identifies a call and, through [ID.Run], each grant that the call makes. It is the random part of the
