@@ -18,6 +18,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -459,9 +460,10 @@ func TestPanicsAreContained(t *testing.T) {
 	h := &ledger{}
 	inWorld(t, overall(5, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		panics := true
+		var panics atomic.Bool
+		panics.Store(true)
 		onCommands(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-			if panics {
+			if panics.Load() {
 				panic("hook")
 			}
 			return next(ctx, cmd)
@@ -473,7 +475,7 @@ func TestPanicsAreContained(t *testing.T) {
 				cancel()
 			}
 		}
-		panics = false
+		panics.Store(false)
 		time.Sleep(10 * time.Second)
 		w.granted(5)
 		e := h.events[0]

@@ -161,6 +161,7 @@ func (s *surfaces) ready(t *testing.T) {
 // two seconds. What waits is served when Redis lets it in again, and the policy decides the rest: within 0.4 s, and then at once.
 // The event says why.
 func TestRefusedForTwoSeconds(t *testing.T) {
+	redistest.NoServer(t) // it sends AUTH; for a real one see TestPasswordIsRotated
 	const lasts = 2 * time.Second
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {
@@ -219,6 +220,7 @@ func TestRefusedForTwoSeconds(t *testing.T) {
 // gets the same error at once, which says what to set, under every policy. Only a middleware that fails open lets the request
 // pass, as it does whenever it cannot decide.
 func TestRefusedFromTheStart(t *testing.T) {
+	redistest.NoServer(t) // it sends AUTH; for a real one see TestPasswordIsRotated
 	for _, p := range policies {
 		t.Run(p.String(), func(t *testing.T) {
 			var d redistest.Door

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,18 +157,17 @@ func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[strin
 
 // loser returns a function that makes rdb lose the reply of the next script that runs.
 func loser(t *testing.T, rdb *redis.Client) func() {
-	lose := false
+	var lose atomic.Bool
 	rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if lose && strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			lose = false
+		if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.Swap(false) {
 			cmd.SetErr(io.EOF)
 			return io.EOF
 		}
 		return err
 	}))
-	t.Cleanup(func() { require.False(t, lose, "no reply was lost") })
-	return func() { lose = true }
+	t.Cleanup(func() { require.False(t, lose.Load(), "no reply was lost") })
+	return func() { lose.Store(true) }
 }
 
 // A RRateLimiter keeps the promises of a sliding log, in whole milliseconds.
