@@ -4,6 +4,7 @@ package engine_test
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -42,6 +43,19 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 		require.Equal(t, permit.Grant{ID: calls[0].ID.Run(0), Permits: 10, Keep: 8}, calls[1].Grant)
 		w.used(8)
 	}, recheck(time.Hour))
+}
+
+// TestGrantGoesBackWhenConnectionsAreFree checks that what was granted to a caller that left goes back even if, for much longer than a
+// call is tried, this process has no connection for that.
+func TestGrantGoesBackWhenConnectionsAreFree(t *testing.T) {
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		w.p.Next(slices.Insert(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted, After: time.Second}}, 50), 0, testworld.Fault{After: time.Second})...)
+		require.ErrorIs(t, w.l.Acquire(w.leaving(500*time.Millisecond), 10), context.DeadlineExceeded)
+		w.at(45 * time.Second)
+		w.used(10)
+		w.at(55 * time.Second)
+		w.used(0)
+	})
 }
 
 // TestGrantIsNotOlderThanTheCall checks that a grant whose caller has left does not go to callers that came after

@@ -116,7 +116,7 @@ func (l *Link) Attempt(ctx context.Context, c *outage.Call, ledger *outage.Ledge
 // interval.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = retry.Do(nil, nil, func(bool) error { return l.Backend.Refund(ctx, typ, g) })
+		_ = retry.Insist(func(bool) error { return l.Backend.Refund(ctx, typ, g) })
 	}
 	l.Changed()
 }

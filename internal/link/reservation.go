@@ -73,7 +73,7 @@ func (r *Reservation) call(want int64) permit.Reservation {
 // interval.
 func (r *Reservation) Refund() {
 	call := r.call(0)
-	err := retry.Do(nil, nil, func(bool) error {
+	err := retry.Insist(func(bool) error {
 		_, err := r.Link.Backend.Reserve(context.Background(), call)
 		return err
 	})
