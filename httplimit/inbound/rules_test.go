@@ -176,7 +176,7 @@ func TestRulesCacheRejections(t *testing.T) {
 		require.Equal(t, OutcomeRejected, m.Decide(t.Context(), 2).Outcome)
 		time.Sleep(10 * time.Millisecond) // what the decision leaves to be sent is sent
 		sent := g.sent.Load()
-		for range 98 {
+		for range 98 { // within a second of the rejection
 			time.Sleep(10 * time.Millisecond)
 			a := m.Decide(t.Context(), 2)
 			require.Equal(t, OutcomeRejected, a.Outcome)

@@ -46,15 +46,38 @@ func TestGrantOfACallerThatLeftGoesToTheNext(t *testing.T) {
 }
 
 // TestGrantGoesBackWhenConnectionsAreFree checks that what was granted to a caller that left goes back even if, for much longer than a
-// call is tried, this process has no connection for that.
+// call is tried, this process has no connection for that. It is given up after a minute, or when the Engine is closed, which does not
+// wait for it.
 func TestGrantGoesBackWhenConnectionsAreFree(t *testing.T) {
+	short := func(w *world, attempts int) {
+		w.p.Next(slices.Insert(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted, After: time.Second}}, attempts), 0, testworld.Fault{After: time.Second})...)
+		require.ErrorIs(w.t, w.l.Acquire(w.leaving(500*time.Millisecond), 10), context.DeadlineExceeded)
+	}
 	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
-		w.p.Next(slices.Insert(slices.Repeat([]testworld.Fault{{Err: testworld.Exhausted, After: time.Second}}, 50), 0, testworld.Fault{After: time.Second})...)
-		require.ErrorIs(t, w.l.Acquire(w.leaving(500*time.Millisecond), 10), context.DeadlineExceeded)
+		short(w, 40)
 		w.at(45 * time.Second)
 		w.used(10)
 		w.at(55 * time.Second)
 		w.used(0)
+	})
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		short(w, 1000)
+		w.at(75 * time.Second)
+		sent := w.p.Sent()
+		w.at(30 * time.Minute)
+		require.Equal(t, sent, w.p.Sent())
+		w.used(10)
+	})
+	inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
+		short(w, 1000)
+		w.at(20 * time.Second)
+		begin := time.Now()
+		w.close()
+		require.LessOrEqual(t, time.Since(begin), time.Second)
+		w.at(26 * time.Second) // an attempt at the call was on its way, or another one follows
+		sent := w.p.Sent()
+		w.at(30 * time.Minute)
+		require.Equal(t, sent, w.p.Sent())
 	})
 }
 

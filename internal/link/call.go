@@ -113,12 +113,38 @@ func (l *Link) Attempt(ctx context.Context, c *outage.Call, ledger *outage.Ledge
 
 // GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because
 // nothing else gives back what its callers left behind. Permits that it fails to give back are free again after one
-// interval.
+// interval; see undo.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = retry.Insist(func(bool) error { return l.Backend.Refund(ctx, typ, g) })
+		_ = l.undo(func() error { return l.Backend.Refund(ctx, typ, g) })
 	}
 	l.Changed()
+}
+
+const (
+	// maxUndoing is for how long undo goes on after a shortage.
+	maxUndoing = time.Minute
+	// undoEvery is the pause until it does.
+	undoEvery = time.Second
+)
+
+// undo makes a call that gives something back and may be made twice. If that fails because this process has too much
+// else on its way, undo returns, and goes on in the background until there is room, the client is closed, or maxUndoing
+// has passed.
+func (l *Link) undo(call func() error) error {
+	try := func() error { return retry.Do(nil, nil, func(bool) error { return call() }) }
+	err := try()
+	if permit.IsShortage(err) {
+		_ = l.Queue.Background(func() {
+			begin, err := time.Now(), err
+			for permit.IsShortage(err) && !l.System.IsClosed() && time.Since(begin) < maxUndoing {
+				retry.SleepOr(undoEvery, l.System.Closed, nil)
+				err = try()
+			}
+			l.Changed()
+		})
+	}
+	return err
 }
 
 // MarkDown records that Redis did not execute a call in any attempt, of which the last was sent at that instant.

@@ -70,10 +70,10 @@ func (r *Reservation) call(want int64) permit.Reservation {
 }
 
 // Refund gives back what is held. It works even if the Engine is closed. If it fails, the permits are free again after one
-// interval.
+// interval; see undo.
 func (r *Reservation) Refund() {
 	call := r.call(0)
-	err := retry.Insist(func(bool) error {
+	err := r.Link.undo(func() error {
 		_, err := r.Link.Backend.Reserve(context.Background(), call)
 		return err
 	})

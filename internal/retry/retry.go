@@ -132,23 +132,8 @@ func backoff(n int) time.Duration {
 // attempt has to find out which one. The argument replay reports whether an earlier attempt may have been
 // carried out.
 func Do(one, other <-chan struct{}, attempt func(replay bool) error) error {
-	return do(one, other, attempt, 0)
-}
-
-// maxInsisting is how long after the first attempt [Insist] makes another one that does not count.
-const maxInsisting = time.Minute
-
-// Insist is like [Do], but an attempt that is not sent because of a [Shortage] does not count for a minute. It is for a
-// call for which nobody waits, and which nobody makes if it is not made now.
-func Insist(attempt func(replay bool) error) error { return do(nil, nil, attempt, maxInsisting) }
-
-func do(one, other <-chan struct{}, attempt func(replay bool) error, insist time.Duration) error {
 	for tries := (Attempts{Begin: time.Now()}); ; tries.Pause(one, other) {
 		err := attempt(tries.Replay)
-		var short *Shortage
-		if time.Since(tries.Begin) < insist && errors.As(err, &short) {
-			continue
-		}
 		e, ok := err.(*Error)
 		if !ok || !tries.Failed(e) || e.Final {
 			return err

@@ -89,41 +89,6 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestInsist checks that attempts of which nothing was sent count only after a minute, and others as ever.
-func TestInsist(t *testing.T) {
-	plain := errors.New("plain")
-	short := &Error{Err: &Shortage{plain}, Outcome: NotExecuted, Local: true}
-	for _, c := range []struct {
-		name  string
-		until time.Duration // there is a shortage
-		then  *Error
-		count int // of attempts after that
-	}{
-		{"none", 0, &Error{Err: plain, Outcome: Unknown}, MaxAttempts},
-		{"for 50 seconds", 50 * time.Second, nil, 1},
-		{"for 50 seconds, and then a reply is lost", 50 * time.Second, &Error{Err: plain, Outcome: Unknown}, 2}, // more than 5 s after the first
-		{"for good", time.Minute, short, 1},                                                                     // the one before counts, too
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				begin, count := time.Now(), 0
-				err := Insist(func(bool) error {
-					if time.Since(begin) < c.until {
-						time.Sleep(time.Second)
-						return short
-					}
-					if count++; c.then == nil {
-						return nil
-					}
-					return c.then
-				})
-				require.Equal(t, c.count, count)
-				require.Equal(t, c.then != nil, err != nil)
-			})
-		})
-	}
-}
-
 // The pauses are 10, 40 and 160 ms, each ± half, and end when either channel is closed.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
