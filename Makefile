@@ -14,7 +14,7 @@ test-long: ## before a release: the lanes with every case of what is long and ra
 	@RATELIMITER_LONG=1 tools/test-lanes.sh $(LANES)
 	@$(MAKE) --no-print-directory compat-long
 
-test-faults: ## kills, freezes, fills and floods Redis, row by row, and prints what was promised and measured; 10 minutes
+test-faults: ## kills, freezes, fills and floods Redis, row by row, and prints what was promised and measured; 13 minutes
 	@tools/test-faults.sh
 
 faults-report: ## writes the table of docs/reliability.md from such a run

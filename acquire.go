@@ -152,7 +152,7 @@ func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64
 	now := time.Now()
 	r = Result{Degraded: true, Time: now}
 	for step := permits; step > 0 && got < permits; step = min(step, permits-got) {
-		at, failed := l.handle.TakeLocally(ctx, l.want.Policy, step, now)
+		at, failed := l.handle.TakeLocally(l.want.Policy, step, now)
 		if failed == nil && !at.After(now) {
 			got += step
 			continue

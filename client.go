@@ -101,7 +101,6 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	})
 	c.engine = engine.New(engine.Config{
 		Backends:    c.redis,
-		Divided:     c.cfg.divided,
 		Recheck:     c.cfg.recheck,
 		OutageLimit: c.cfg.outageLimit,
 		RejectEarly: c.cfg.rejectEarly,
@@ -195,9 +194,12 @@ var (
 // pingTimeout is how long Ping waits for its reply.
 const pingTimeout = 2 * time.Second
 
-// Ping asks Redis once for a reply, waits at most two seconds for it, and returns nil if there was one. Call it when
+// Ping asks Redis for a reply, waits at most two seconds for it, and returns nil if there was one. Call it when
 // the program starts: it reports a wrong address, password or TLS setting at once, whereas requests that wait would
 // go on waiting as [WithOutageLimit] says. The error says what to check.
+//
+// If a connection of the pool is broken or silent, Ping asks on a new one as well. Through Sentinel it may take DialTimeout and
+// ReadTimeout longer, as go-redis does beside a Sentinel that does not reply.
 //
 // Ping asks any node of a cluster or shard of a ring, even while Redis is known to be unavailable. It neither begins
 // nor ends an outage.
@@ -216,16 +218,17 @@ func (c *Client) Ping(ctx context.Context) error {
 		return ErrClosed
 	}
 	began := time.Now()
-	bounded, cancel := context.WithTimeout(ctx, pingTimeout)
-	defer cancel()
-	err := c.redis.Ping(bounded)
+	err := c.redis.Ping(ctx, pingTimeout)
 	failure, failed := err.(*retry.Error)
 	switch {
 	case !failed:
+		if err == nil {
+			c.engine.Replied()
+		}
 		return err
 	case ctx.Err() != nil:
 		return permit.Left("Ping", began, nil, ctx.Err())
-	case failure.Outcome == retry.Executed:
+	case failure.Outcome == retry.Executed || failure.Handshake:
 		return fmt.Errorf("ratelimiter: Ping: %w", failure.Err)
 	}
 	if permit.IsShortage(failure.Err) {

@@ -39,8 +39,8 @@ var (
 	//
 	// The call was granted nothing. If Redis made a grant and its reply got lost, the permits are free again after one
 	// interval at the latest. While Redis is known to be unavailable, every method returns ErrUnavailable at once,
-	// without a call, except [Client.Ping] and methods that wait. About once a second one call is let through to find
-	// out whether Redis is back.
+	// without a call, except [Client.Ping] and methods that wait. About once a second the Client asks Redis by itself
+	// whether it is back. [OutagePolicy] says when an outage begins and ends.
 	ErrUnavailable = permit.ErrUnavailable
 
 	// ErrOverloaded means that this process did not send the call to Redis, because it has too much else in flight. In

@@ -13,11 +13,10 @@ import (
 type EventKind string
 
 const (
-	// OutageBegan reports that Redis is now considered unavailable: it rejected a call or did not reply to it in any
-	// attempt, or its replies take too long; see [OutagePolicy]. Limiter is the limiter of the call that revealed the
-	// outage, and Err is the cause.
+	// OutageBegan reports that Redis is now considered unavailable: it refuses, or does not reply, on a new connection
+	// either; see [OutagePolicy]. Limiter is the limiter of the call that raised the suspicion, and Err is the cause.
 	OutageBegan EventKind = "outage began"
-	// OutageEnded reports that the outage is over. Limiter is the limiter of the call that found out, Duration is how
+	// OutageEnded reports that the outage is over. Limiter is that of OutageBegan, Duration is how
 	// long the outage lasted, and Degraded is the number of requests that an [OutagePolicy] granted during it.
 	OutageEnded EventKind = "outage ended"
 	// Panicked reports that a hook of the redis client, or a function of a [Hook], panicked during a call for Limiter.

@@ -345,6 +345,7 @@ func TestHealBesideSettlements(t *testing.T) {
 // TestChecksAreFew checks that a limiter in use makes one check an interval, and that one which is rarely
 // asked, or is soon evicted, hardly ever makes any.
 func TestChecksAreFew(t *testing.T) {
+	redistest.NeedReal(t) // miniredis would take a minute
 	redistest.Repeats(t)
 	checks := func(w *world, f func()) (n int) {
 		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {

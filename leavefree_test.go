@@ -299,11 +299,8 @@ func TestLowerClassWithoutRedis(t *testing.T) {
 			require.Equal(t, step.granted, r.Granted, "%+v", step)
 		}
 		c.down.Store(false)
-		for l.handle.Health().Down() {
-			_, err := low.Allow(w.ctx, 1) // probes
-			require.NoError(t, err)
-			time.Sleep(100 * time.Millisecond)
-		}
+		over, _ := l.handle.Health().Outage()
+		<-over
 		r, err = low.Allow(w.ctx, 1)
 		require.NoError(t, err)
 		require.False(t, r.Granted || r.Degraded, "%+v", r)

@@ -246,7 +246,7 @@ func (v *turns) again(acquire func() error) {
 // checks that none of the callers starves, whichever limiters they share and whoever else waits for these, and that lists which stand
 // behind others ask seldom.
 func TestListsOfSeveralProcesses(t *testing.T) {
-	redistest.Repeats(t)
+	redistest.NeedReal(t) // miniredis would take a minute
 	redistest.NoRace(t, "other tests of lists have as many goroutines")
 	for _, c := range []struct {
 		permits int64

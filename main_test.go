@@ -348,25 +348,37 @@ func hold(w *world, d time.Duration) *atomic.Int64 {
 	return delay
 }
 
-// A cut is a hook that fails commands without sending them while it is down.
+// A cut fails commands without sending them, and dials, while it is down.
 type cut struct {
 	down atomic.Bool
-	err  error
+	err  atomic.Pointer[error]
 }
 
 var refusedDial = &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 
 func cutOff(w *world, err error) *cut {
-	c := &cut{err: err}
+	c := &cut{}
+	c.err.Store(&err)
 	onCommands(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		if !c.down.Load() {
 			return next(ctx, cmd)
 		}
-		cmd.SetErr(c.err)
-		return c.err
+		cmd.SetErr(*c.err.Load())
+		return cmd.Err()
 	})
+	o := w.rdb.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if c.down.Load() {
+			return nil, *c.err.Load()
+		}
+		return dial(ctx, network, addr)
+	}
 	return c
 }
+
+// failsWith makes another error the reason.
+func (c *cut) failsWith(err error) { c.err.Store(&err) }
 
 // goesAway makes the process of w notice that Redis is down.
 func goesAway(w *world, c *cut) {

@@ -8,17 +8,19 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
-// An OutagePolicy decides requests for permits during an outage of Redis. An outage begins in one of two ways:
+// An OutagePolicy decides requests for permits during an outage of Redis. What a call meets is only a suspicion: an
+// attempt that fails, or half a second in which no call of the Client has had a reply. Then the Client itself asks the
+// server, on a connection that it opens for this, with a write that changes nothing. An outage begins in one of two ways:
 //
-//   - A call fails in all its attempts, which takes a fifth of a second and the timeouts of the redis client.
-//   - Redis is too slow: for one and a half seconds no call of the Client has got a reply within a second, two calls in
-//     a row have waited for that second, and Redis has not replied to what was sent, not even to a probe on a
-//     connection of its own.
+//   - The server refuses for 0.4 seconds: no connection, or an error such as LOADING, READONLY or OOM. That includes a
+//     user that it does not let in, unless Redis has never let it in: then calls return that error at once.
+//   - The server is silent for a second.
 //
-// The policy also decides requests that are in flight when the outage begins. Once a second a probe checks whether
-// the outage is over. It ends when what failed works again. If Redis was too slow, that is a reply within half a
-// second. If Redis refused to write (out of memory, a read-only replica, too few replicas, a failed save), it is a
-// write.
+// If it replies, there is no outage, whatever has become of the connections of the pool.
+//
+// The policy also decides requests that are in flight when the outage begins. Once a second the Client asks again, on a
+// new connection, and the first reply ends the outage; after a silence it has to come within half a second. Each master
+// of a cluster and each shard of a ring has outages of its own.
 //
 // The policy decides nothing else. If Redis executed a call and replied with an error, such as WRONGTYPE, NOPERM or a
 // limiter without a rate, the caller gets that error under every policy. If this process cannot send a call, for
@@ -65,7 +67,7 @@ func FailOpen() OutagePolicy { return OutagePolicy{kind: outage.FailOpen} }
 // exceptions are:
 //
 //   - A process that reaches Redis before others cannot know what the others have granted and not charged yet.
-//     They charge it when they next ask for permits after their next probe, at most 1.25 s later. Until then a
+//     They charge it when they next ask for permits after they have found out, at most 1.25 s later. Until then a
 //     window may hold the rate and their shares, which is less than twice the rate.
 //   - A process that loses Redis while others keep it, as in a network partition, adds its share to the rate.
 //     So do Redisson's clients, which know no shares.

@@ -58,7 +58,7 @@ func ParseRate(text string) (Rate, error) {
 	words := strings.Split(text, " ")
 	if len(words) > 1 {
 		if err := r.Type.UnmarshalText([]byte(words[0])); err != nil {
-			return Rate{}, invalid("the rate %q is not in the form 10/s or 100/1m30s", permit.Shorten(text))
+			return Rate{}, invalid("the rate %q is not in the form 10/s, 100/1m30s or OVERALL 10/s gap 100ms", permit.Shorten(text))
 		}
 		words = words[1:]
 	}

@@ -171,6 +171,9 @@ func rejectedAndCured(t *testing.T, p *patient, says string, begin func(p *patie
 	soon(t, "a waiter that has been rejected", func() bool { return asleep(full) == 1 })
 	end := begin(p)
 	go func() { waits <- p.l.Acquire(p.ctx, 2) }()
+	if says == "MASTERDOWN" {
+		says = "READONLY" // is what such a replica says to the witness, whose command writes
+	}
 	for range 2 {
 		_, err := p.l.Allow(p.ctx, 3)
 		require.ErrorIs(t, err, ErrUnavailable)
@@ -180,7 +183,7 @@ func rejectedAndCured(t *testing.T, p *patient, says string, begin func(p *patie
 		require.ErrorAs(t, err, &re)
 		require.True(t, isReply(re, says), "%v", re)
 	}
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(2+retry.MaxAttempts))
+	require.Greater(t, p.watch.failed.Load(), int64(2), "asked, and rejected")
 	require.Empty(t, waits)
 	end()
 	cured := time.Now()
@@ -213,21 +216,11 @@ func TestOutOfMemoryIsNothingHalfDone(t *testing.T) {
 func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 	redistest.NeedReal(t)
 	tests := map[string]func(*testing.T){}
-	password := func(to string) func(p *patient) {
-		return func(p *patient) {
-			p.do("CONFIG", "SET", "requirepass", to)
-			p.do("CLIENT", "KILL", "TYPE", "normal") // not the connection that asks
-		}
-	}
-	for says, c := range map[string]struct {
-		begin, end func(p *patient)
-		opts       func(*redis.Options)
-	}{
+	for says, c := range map[string]struct{ begin, end func(p *patient) }{
 		"NOPERM": {
 			begin: func(p *patient) { p.do("ACL", "SETUSER", "default", "-evalsha", "-eval") },
 			end:   func(p *patient) { p.do("ACL", "SETUSER", "default", "+evalsha", "+eval") },
 		},
-		"WRONGPASS": {password("another"), password(""), func(o *redis.Options) { o.Password = "some" }}, // a server without a password accepts any
 		"WRONGTYPE": {
 			begin: func(p *patient) {
 				p.do("RENAME", p.l.redis.Keys.Permits[Overall], "{patient}aside")
@@ -238,13 +231,9 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 	} {
 		tests[says] = func(t *testing.T) {
 			if says != "WRONGTYPE" {
-				redistest.Since(t, 6, 0, "ACL, and a new password that leaves connections alone")
+				redistest.Since(t, 6, 0, "ACL")
 			}
-			p := newPatient(t, func(o *redis.Options) {
-				if c.opts != nil {
-					c.opts(o)
-				}
-			})
+			p := newPatient(t)
 			c.begin(p)
 			for i, call := range []func() error{
 				func() error { return errOf(p.l.Allow(p.ctx, 1)) },
@@ -265,15 +254,18 @@ func TestErrorsOfRealServersThatAreNotSentAgain(t *testing.T) {
 			require.NoError(t, accounts(p.admin, p.l, 10, 2))
 		}
 	}
-	tests["no password"] = func(t *testing.T) {
+	tests["no password"] = func(t *testing.T) { // an outage, since it is wanted only now
 		redistest.Since(t, 6, 0, "a new password that leaves connections alone")
 		p := newPatient(t)
-		password("some")(p)
+		p.do("CONFIG", "SET", "requirepass", "some")
+		p.do("CLIENT", "KILL", "TYPE", "normal") // not the connection that asks
 		_, err := p.l.Allow(p.ctx, 1)
-		// To a command of more than ten words Redis since 6.2 does not say NOAUTH, and it hangs up.
-		require.Regexp(t, "unauthenticated|NOAUTH", err.Error())
-		require.NotErrorIs(t, err, ErrUnavailable)
-		require.NoError(t, accounts(p.admin, p.l, 10, 1))
+		require.ErrorIs(t, err, ErrUnavailable)
+		require.ErrorContains(t, err, "it wants a password: set Password")
+		require.True(t, p.l.handle.Health().Down())
+		p.do("CONFIG", "SET", "requirepass", "")
+		require.NoError(t, p.l.Acquire(p.ctx, 1))
+		require.NoError(t, accounts(p.admin, p.l, 10, 2))
 	}
 	tests["closed by its owner"] = func(t *testing.T) {
 		p := newPatient(t)
@@ -337,7 +329,7 @@ func hangs(p *patient, pause, goOn func()) {
 	_, err := p.l.Allow(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.GreaterOrEqual(t, p.watch.failed.Load(), int64(retry.MaxAttempts+1))
+	require.NotZero(t, p.watch.failed.Load())
 	require.Empty(t, served)
 	goOn()
 	require.NoError(t, inTime(t, served))

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,14 +88,14 @@ func TestTourLostReply(t *testing.T) {
 func TestTourOutage(t *testing.T) {
 	tour(t, func(t *testing.T, ctx context.Context, l *ratelimiter.RateLimiter, net *network) {
 		open := l.OnOutage(ratelimiter.FailOpen())
-		net.cut = true
+		net.cut.Store(true)
 		_, err := l.Allow(ctx, 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "a call that returns an error has no permits")
 		r, err := open.Allow(ctx, 1)
 		require.NoError(t, err)
 		require.True(t, r.Granted && r.Degraded, "granted without Redis")
 
-		net.cut = false
+		net.cut.Store(false)
 		time.Sleep(1250 * time.Millisecond)
 		r, err = l.Allow(ctx, 1)
 		require.NoError(t, err)
@@ -106,6 +108,7 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		net := &network{}
 		rdb.AddHook(net)
+		rdb.Options().Dialer = net.dialer(rdb.Options().Dialer)
 		client, err := ratelimiter.New(rdb, ratelimiter.WithClientClock()) // a real server's clock is not virtual
 		require.NoError(t, err)
 		defer client.Close()
@@ -118,12 +121,22 @@ func tour(t *testing.T, story func(t *testing.T, ctx context.Context, l *ratelim
 // A network is a hook that can be cut, and that can lose a reply.
 type network struct {
 	redistest.Passing
-	cut, loseNextReply bool
+	cut           atomic.Bool
+	loseNextReply bool
+}
+
+func (n *network) dialer(dial func(ctx context.Context, network, addr string) (net.Conn, error)) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if n.cut.Load() {
+			return nil, errors.New("connection refused")
+		}
+		return dial(ctx, network, addr)
+	}
 }
 
 func (n *network) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		if n.cut {
+		if n.cut.Load() {
 			cmd.SetErr(errors.New("connection refused"))
 			return cmd.Err()
 		}

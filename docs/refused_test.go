@@ -10,6 +10,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"net"
 	"net/http/httptest"
 	"net/netip"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -158,6 +160,14 @@ var provoked = map[string]func(x *refusal) bool{
 	"local-quota": func(x *refusal) bool {
 		l := x.limiter(ratelimiter.WithOutagePolicy(ratelimiter.LocalQuota(ratelimiter.Rate{Permits: 5, Interval: 10 * time.Second}, 2)))
 		x.take(l, 1)
+		o := x.rdb.Options()
+		dial := o.Dialer
+		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if x.down.Load() {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: syscall.ECONNREFUSED}
+			}
+			return dial(ctx, network, addr)
+		}
 		x.down.Store(true)
 		defer x.down.Store(false)
 		r := redistest.Must(l.Allow(x.t.Context(), 1))(x.t)

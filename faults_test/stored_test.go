@@ -114,15 +114,20 @@ func watchStalls(t *testing.T) *stalls {
 // for stalls that only the servers met.
 func (f *fault) within(what string, begin time.Time, took, bound time.Duration) {
 	f.Helper()
+	require.LessOrEqual(f, took, f.allowed(begin, took, bound), "%s; the promise is %v", what, bound)
+}
+
+// allowed returns how long something may take for [fault.within].
+func (f *fault) allowed(begin time.Time, took, bound time.Duration) (allowed time.Duration) {
 	f.stalls.mu.Lock()
 	defer f.stalls.mu.Unlock()
-	allowed := bound + 500*time.Millisecond
+	allowed = bound + 500*time.Millisecond
 	for i, at := range f.stalls.begin {
 		if at.Add(f.stalls.lasts[i]).After(begin) && at.Before(begin.Add(took)) {
 			allowed += f.stalls.lasts[i]
 		}
 	}
-	require.LessOrEqual(f, took, allowed, "%s; the promise is %v", what, bound)
+	return allowed
 }
 
 // counted returns "3 of ..., 2 of ..." for messages, the most frequent first.

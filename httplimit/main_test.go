@@ -3,6 +3,7 @@
 package httplimit
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net"
@@ -70,6 +71,14 @@ func (w *world) away() *atomic.Bool {
 		}
 		return nil
 	}))
+	o := w.rdb.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if away.Load() {
+			return nil, refusedDial
+		}
+		return dial(ctx, network, addr)
+	}
 	return away
 }
 

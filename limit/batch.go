@@ -9,19 +9,20 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
 // batch has q decided, by a call of its own or together with others.
 func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error) {
-	l, slow := &s.config.lines, s.config.outages.slowed()
+	l, begins := &s.config.lines, s.config.outages.begins()
 	if s.down() {
-		return s.decideLocally(ctx, q, nil)
+		return s.decideLocally(q, nil)
 	}
 	n, err := s.inForce(ctx, q)
 	if err != nil {
 		return s.withoutSetting(ctx, q, err)
 	}
-	r, inline := l.request(ctx, q, n, s.slot), slow == nil && ctx.Done() == nil // a caller that makes its call cannot leave
+	r, inline := l.request(ctx, q, n, s.slot), s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.add(r, false)
 		s.flyFor(ctx, x)
@@ -29,7 +30,7 @@ func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error
 	} else if x != nil {
 		s.goOn(x)
 	}
-	return s.await(ctx, r, slow)
+	return s.await(ctx, r, begins)
 }
 
 // An outcome is what a request comes to.
@@ -40,11 +41,11 @@ type outcome struct {
 
 // batchAll is batch for several requests.
 func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
-	l, slow := &s.config.lines, s.config.outages.slowed()
+	l, begins := &s.config.lines, s.config.outages.begins()
 	outcomes, requests := make([]outcome, len(list)), make([]*request, len(list))
 	if s.down() {
 		for i, q := range list {
-			outcomes[i].result, outcomes[i].err = s.decideLocally(ctx, q, nil)
+			outcomes[i].result, outcomes[i].err = s.decideLocally(q, nil)
 		}
 		return outcomes
 	}
@@ -68,13 +69,13 @@ func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
 		if r == nil {
 			continue
 		}
-		outcomes[i].result, outcomes[i].err = s.await(ctx, r, slow)
+		outcomes[i].result, outcomes[i].err = s.await(ctx, r, begins)
 	}
 	return outcomes
 }
 
-// await blocks until r has an outcome, ctx is done, or slow is closed and Redis is down.
-func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (ratelimiter.Result, error) {
+// await blocks until r has an outcome, ctx is done, or begins is closed and Redis is down.
+func (s *Shared) await(ctx context.Context, r *request, begins <-chan struct{}) (ratelimiter.Result, error) {
 	for began := time.Now(); ; {
 		select {
 		case <-r.done:
@@ -82,9 +83,9 @@ func (s *Shared) await(ctx context.Context, r *request, slow <-chan struct{}) (r
 		case <-ctx.Done():
 			r.left.Store(true)
 			return ratelimiter.Result{}, s.left(ctx.Err(), began, s.config.lines.failure(s.keys[0]))
-		case <-slow:
-			if slow = s.config.outages.slowed(); s.down() && len(r.done) == 0 && r.left.CompareAndSwap(false, true) { // and not another part of Redis
-				return s.decideLocally(ctx, r.asked(), nil)
+		case <-begins:
+			if begins = s.config.outages.begins(); s.down() && len(r.done) == 0 && r.left.CompareAndSwap(false, true) { // and not another part of Redis
+				return s.decideLocally(r.asked(), nil)
 			}
 		}
 	}
@@ -130,8 +131,8 @@ func (s *Shared) fail(ctx context.Context, f *flight, err error) {
 	for i := range f.runs {
 		for _, r := range f.runs[i].calls {
 			r.result, r.err, r.again = ratelimiter.Result{}, err, false
-			if s.config.outages != nil && errors.Is(err, ratelimiter.ErrUnavailable) && r.left.CompareAndSwap(false, true) {
-				r.result, r.err = s.decideLocally(ctx, r.demand, err)
+			if errors.Is(err, ratelimiter.ErrUnavailable) && r.left.CompareAndSwap(false, true) {
+				r.result, r.err = s.decideLocally(r.demand, err)
 			}
 		}
 	}

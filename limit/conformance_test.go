@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/limittest"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/limit"
 	"github.com/redis/go-redis/v9"
@@ -76,6 +78,7 @@ func TestLocalConformance(t *testing.T) {
 			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {
 				synctest.Test(t, func(t *testing.T) {
 					s := promised(a)
+					s.Random = proptest.Rand(t)
 					s.Calls = redistest.Cases(30_000, 0) // 0 is the suite's own million
 					if redistest.UnderRace {
 						s.Calls = redistest.Cases(1_000, 20_000)
@@ -115,7 +118,7 @@ func calls() int {
 
 func sharedSubject(t *testing.T, rdb *redis.Client, a limit.Algorithm) limittest.Key {
 	s := promised(a)
-	s.Calls = calls()
+	s.Calls, s.Random = calls(), proptest.Rand(t)
 	// Only the clock of miniredis is virtual. The limiter uses it unless the check steps the clock.
 	var step time.Duration
 	var options []limit.Option
@@ -154,18 +157,17 @@ func deadlines(ctx context.Context, rdb *redis.Client, keys []string) (map[strin
 
 // loser returns a function that makes rdb lose the reply of the next script that runs.
 func loser(t *testing.T, rdb *redis.Client) func() {
-	lose := false
+	var lose atomic.Bool
 	rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		err := next(ctx, cmd)
-		if lose && strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") {
-			lose = false
+		if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.Swap(false) {
 			cmd.SetErr(io.EOF)
 			return io.EOF
 		}
 		return err
 	}))
-	t.Cleanup(func() { require.False(t, lose, "no reply was lost") })
-	return func() { lose = true }
+	t.Cleanup(func() { require.False(t, lose.Load(), "no reply was lost") })
+	return func() { lose.Store(true) }
 }
 
 // A RRateLimiter keeps the promises of a sliding log, in whole milliseconds.
@@ -181,7 +183,7 @@ func TestRRateLimiterConformance(t *testing.T) {
 					return l
 				},
 				Bound: boundOf(log), Rate: log.Rate, Largest: 7, Resolution: time.Millisecond,
-				Calls: calls(), LoseReply: loser(t, rdb),
+				Calls: calls(), Random: proptest.Rand(t), LoseReply: loser(t, rdb),
 			})
 		})
 	})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // The parameters in force lie in one Redis key for each name, the record. A process sets its own once, when it begins, and
@@ -119,10 +118,10 @@ func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
 
 // withoutSetting returns the outcome of q where inForce has returned err.
 func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (ratelimiter.Result, error) {
-	if s.config.outages == nil || ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
+	if ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
 		return ratelimiter.Result{}, err
 	}
-	return s.decideLocally(ctx, q, err)
+	return s.decideLocally(q, err)
 }
 
 // Start makes the parameters of this process those of the fleet; see [WithFleetParameters]. Without it the first call does that. It
@@ -248,10 +247,6 @@ func (s *Shared) record(ctx context.Context, want, was string) (string, error) {
 		reply, err = parametersScript.Once(ctx, c.rdb, cmd)
 		c.called(parametersScript.Name, 1, sent, err)
 		return err
-	}, func(sent time.Time, failure *retry.Error) {
-		if c.outages != nil {
-			s.markDown(s.health(), sent, failure)
-		}
 	})
 	if err != nil {
 		return "", err

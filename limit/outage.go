@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	mathrand "math/rand/v2"
 	"sync"
 	"time"
 
@@ -14,11 +15,10 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
-	"github.com/redis/go-redis/v9"
 )
 
 // WithOutagePolicy sets the policy that decides requests during an outage of Redis; see ratelimiter.OutagePolicy for when one
-// begins and ends. Requests are then decided at once, with Degraded set in their Result, and one call a second probes Redis.
+// begins and ends. Requests are then decided at once, with Degraded set in their Result.
 // Hooks get an event when an outage begins and when it ends.
 //
 //   - FailClosed: every request, also in [Wait], returns ratelimiter.ErrUnavailable at once.
@@ -32,107 +32,93 @@ import (
 // next call for the key, as [Grant.Settle] does; once, or twice if Redis fails again meanwhile. A limiter whose grants cannot
 // be settled ([ErrCannotSettle]) does not count them: for one interval it may grant the quotas in addition.
 //
-// The default is no policy: each call discovers by itself that Redis does not reply or refuses to write, so give ctx a
-// deadline.
+// The default is FailClosed.
 func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 	return func(c *config) {
 		if err := p.Validate(); err != nil {
 			c.err = err
 			return
 		}
-		c.outages = &outages{policy: outage.PolicyOf(p)}
+		c.outages.policy = outage.PolicyOf(p)
 	}
 }
 
-// outages is what a limiter with a policy knows of the outages of its Redis.
+// outages is what a limiter knows of the outages of its Redis.
 type outages struct {
-	policy outage.Policy
-	// divided reports whether the keys are on several nodes of a cluster, of which one may be down while others are up.
-	divided bool
-	hashed  [16]outage.Health // of the keys that hash alike; the first is that of a single server
-	shards  sync.Map          // of the shards of a ring
+	policy  outage.Policy
+	servers outage.Healths
 	quotas  [512]struct {
 		mu     sync.Mutex
 		memory outage.Memory
 	}
 
-	slow outage.Broadcast // an outage begins because Redis is too slow
+	began [32]outage.Broadcast // an outage; several, since all who wait for one take its lock
 }
 
-// health returns the health of the Redis that has the key.
+// health returns the health of the server that has the key.
 func (s *Shared) health() *outage.Health {
-	o := s.config.outages
-	if shard, ok := dispatch.ShardOf(s.config.rdb, s.keys[0]); ok {
-		h, ok := o.shards.Load(shard)
-		if !ok {
-			h, _ = o.shards.LoadOrStore(shard, new(outage.Health))
-		}
-		return h.(*outage.Health)
-	}
-	if !o.divided {
-		return &o.hashed[0]
-	}
-	return &o.hashed[hash(s.keys[0])%len(o.hashed)]
+	return s.config.outages.servers.Of(dispatch.ServerOf(s.config.rdb, s.keys[0]))
 }
 
-// slowed returns a channel that is closed when an outage begins because Redis is too slow; nil if there is no policy.
-func (o *outages) slowed() <-chan struct{} {
-	if o == nil {
+// begins returns a channel that is closed when the next outage begins.
+func (o *outages) begins() <-chan struct{} { return o.began[mathrand.N(len(o.began))].Next() }
+
+// down reports whether Redis is known to be down.
+func (s *Shared) down() bool { return s.health().Down() }
+
+// The methods below make a server an outage.Server.
+
+// A server is the Redis of the Shared that makes a call.
+type server struct{ s *Shared }
+
+// write returns the arguments of a write that changes nothing. A key that exists stays as it is, and one that does not is empty
+// for a millisecond, which is a limiter that has not been used.
+func (x server) write() []any { return []any{"set", x.s.keys[len(x.s.keys)-1], "", "NX", "PX", 1} }
+
+// Probe has the server carry out a write that changes nothing.
+func (x server) Probe(patience time.Duration) error {
+	return dispatch.Probe(x.s.config.rdb, x.s.keys[0], x.write(), patience)
+}
+
+// Sweep drops the idle connections to the server that are broken.
+func (x server) Sweep() { dispatch.Sweep(x.s.config.rdb, x.s.keys[0], x.write()) }
+
+// Done returns nil: a probe of a redis client that is closed gets a reply.
+func (x server) Done() <-chan struct{} { return nil }
+
+// Began tells the callers in flight, and the hooks, that an outage has begun.
+func (x server) Began(_ *outage.Health, err error) {
+	for i := range x.s.config.outages.began {
+		x.s.config.outages.began[i].Happened()
+	}
+	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
+}
+
+// Ended tells the hooks that the outage has ended.
+func (x server) Ended(lasted time.Duration, granted int64) {
+	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
+}
+
+// attempt makes one attempt at a call, tells the health of Redis how it ended, and returns how it failed, or nil.
+func (s *Shared) attempt(ctx context.Context, call func() error) *retry.Error {
+	h := s.health()
+	sent := h.Begin(server{s})
+	err := call()
+	if err == nil {
+		h.End(ctx, sent, nil)
 		return nil
 	}
-	return o.slow.Next()
+	failure := dispatch.Failure(err)
+	h.End(ctx, sent, failure)
+	return failure
 }
 
-// down reports whether there is a policy and Redis is known to be down.
-func (s *Shared) down() bool { return s.config.outages != nil && s.health().Down() }
-
-// An owner is the Shared that makes a call.
-type owner struct{ s *Shared }
-
-// TooSlow implements [outage.Owner].
-func (o owner) TooSlow(err error) {
-	s := o.s
-	s.config.outages.slow.Happened()
-	s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
-}
-
-// Traffic implements [outage.Owner].
-func (o owner) Traffic() permit.Traffic {
-	return permit.Traffic(dispatch.TrafficTo(o.s.config.rdb, o.s.keys[0]))
-}
-
-// Apart implements [outage.Owner].
-func (o owner) Apart(ctx context.Context, w permit.Wire) permit.Prober {
-	if a := dispatch.OpenApart(ctx, o.s.config.rdb, o.s.keys[0], dispatch.Wire(w)); a != nil {
-		return apart{a, o.s}
-	}
-	return nil
-}
-
-// An apart makes probes on a connection of its own.
-type apart struct {
-	*dispatch.Apart
-	s *Shared
-}
-
-// Probe makes one attempt at a write that changes nothing.
-func (a apart) Probe(ctx context.Context) error {
-	if err := a.s.write(ctx, a.Apart); err != nil {
-		return dispatch.Failure(err)
-	}
-	return nil
-}
-
-// decideLocally decides q by the policy, and has Redis probed if that is due. If Redis is not known to be down it returns
-// err.
-func (s *Shared) decideLocally(ctx context.Context, q demand, err error) (ratelimiter.Result, error) {
-	o, h := s.config.outages, s.health()
+// decideLocally decides q by the policy. If Redis is not known to be down it returns err.
+func (s *Shared) decideLocally(q demand, err error) (ratelimiter.Result, error) {
+	o, h := &s.config.outages, s.health()
 	since, cause := h.Since()
 	if cause == nil && err != nil {
 		return ratelimiter.Result{}, err
-	}
-	if c := (&outage.Call{Owner: owner{s}}); h.TryProbe(c) {
-		go s.probe(context.WithoutCancel(ctx), h, c)
 	}
 	if err == nil || cause == nil {
 		err = s.unavailable(cause)
@@ -165,7 +151,7 @@ func (s *Shared) unavailable(cause error) error {
 
 // takeLocally decides q by the local quota.
 func (s *Shared) takeLocally(q demand, since time.Time, cause error) (ratelimiter.Result, error) {
-	o, key, now := s.config.outages, s.keys[0], time.Now()
+	o, key, now := &s.config.outages, s.keys[0], time.Now()
 	part := &o.quotas[hash(key)%len(o.quotas)]
 	part.mu.Lock()
 	defer part.mu.Unlock()
@@ -193,66 +179,14 @@ func (s *Shared) takeLocally(q demand, since time.Time, cause error) (ratelimite
 	return r, nil
 }
 
-// write makes one attempt at a write that changes nothing. A key that exists stays as it is, and one that does not is empty for a
-// millisecond, which is a limiter that has not been used.
-func (s *Shared) write(ctx context.Context, to dispatch.Sender) error {
-	cmd := redis.NewCmd(ctx, "set", s.keys[len(s.keys)-1], "", "NX", "PX", 1)
-	err := dispatch.Send(ctx, to, dispatch.Once{Cmder: cmd})
-	if err == redis.Nil { // the key exists
-		return nil
-	}
-	return err
-}
-
-// probe makes one attempt at a write, to learn whether Redis is back, and another one on a connection of its own if no other is
-// free.
-func (s *Shared) probe(ctx context.Context, h *outage.Health, c *outage.Call) {
-	defer h.End(c)
-	bounded, cancel := context.WithTimeout(ctx, outage.MaxProof)
-	defer cancel()
-	dispatch.Refresh(bounded, s.config.rdb)
-	sent := time.Now()
-	err := s.write(bounded, s.config.rdb)
-	if err != nil && (permit.IsShortage(err) || bounded.Err() != nil && s.shortage() != nil) {
-		if sent, ok := outage.ProbeApart(ctx, owner{s}); ok {
-			s.replied(h, c, sent, nil, outage.Wrote)
-		}
-		return
-	}
-	s.replied(h, c, sent, err, outage.Wrote)
-}
-
 // shortage returns why calls wait for a connection, or nil if they do not.
 func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.rdb, s.keys[0]) }
-
-// replied records what the reply to a call shows, or that there was none.
-func (s *Shared) replied(h *outage.Health, c *outage.Call, sent time.Time, err error, what outage.Reply) {
-	if err != nil {
-		failure := dispatch.Failure(err)
-		if !failure.Answered {
-			return
-		}
-		if failure.Outcome != retry.Executed {
-			what = outage.NotYet
-		}
-	}
-	if ended, lasted, granted := h.Replied(c, sent, what); ended {
-		s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
-	}
-}
-
-// markDown records that a call has failed in all its attempts.
-func (s *Shared) markDown(h *outage.Health, sent time.Time, failure *retry.Error) {
-	if !failure.Local && h.MarkDown(sent, failure.Err, failure.ReadOnly) {
-		s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: failure.Err})
-	}
-}
 
 // reconcile takes from the limiter what the local quota has granted. It is part of a flight, of which the key has one at a
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {
-	o, key := s.config.outages, s.keys[0]
-	if o == nil || o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now().algorithm) != nil {
+	o, key := &s.config.outages, s.keys[0]
+	if o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now().algorithm) != nil {
 		return nil
 	}
 	part := &o.quotas[hash(key)%len(o.quotas)]

@@ -35,7 +35,7 @@ func (s *Shared) Reset(ctx context.Context) error {
 			dispatch.ReloadAfter(ctx, s.config.rdb, err) // the master may be another one
 		}
 		return err
-	}, nil)
+	})
 	if err == nil {
 		s.config.known.forget(s.slot)
 		s.config.queues.again(s.slot)

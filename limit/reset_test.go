@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"math"
+	"net"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -95,6 +96,14 @@ func loading(rdb *redis.Client) *atomic.Bool {
 		}
 		return nil
 	}))
+	o := rdb.Options()
+	dial := o.Dialer
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if down.Load() {
+			return nil, redisError("LOADING")
+		}
+		return dial(ctx, network, addr)
+	}
 	return down
 }
 

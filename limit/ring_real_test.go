@@ -3,6 +3,7 @@
 package limit_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -61,6 +62,13 @@ func TestSharedOnARingThatLosesAShard(t *testing.T) {
 	victim.Restart()
 	for back := time.Now(); ring.Len() < 3; time.Sleep(20 * time.Millisecond) {
 		require.Less(t, time.Since(back), 2*time.Minute, "the heartbeat never takes it in again")
+	}
+	down = time.Now()
+	for _, l := range here {
+		for _, err := l.Peek(ctx, 1); errors.Is(err, ratelimiter.ErrUnavailable); _, err = l.Peek(ctx, 1) {
+			require.Less(t, time.Since(down), 2*time.Minute, "the outage never ends")
+			time.Sleep(20 * time.Millisecond)
+		}
 	}
 	for _, l := range append(here, there...) {
 		require.False(t, redistest.Must(l.Allow(ctx, 6))(t).Granted, "a second burst")

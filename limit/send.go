@@ -10,7 +10,6 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
-	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -23,10 +22,6 @@ type call struct {
 	since  int64 // see first and unknown
 	tries  retry.Attempts
 	last   error // of the last attempt
-
-	// With an outage policy.
-	health *outage.Health
-	open   *outage.Call
 }
 
 func (s *Shared) newCall(f *flight) call {
@@ -38,9 +33,6 @@ func (s *Shared) newCall(f *flight) call {
 	if change := f.settlement(); change != nil && change.id != "" {
 		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, unknown, true
 	}
-	if s.config.outages != nil {
-		x.health, x.open = s.health(), &outage.Call{Owner: owner{s}}
-	}
 	return x
 }
 
@@ -48,9 +40,6 @@ func (s *Shared) newCall(f *flight) call {
 // the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one. ctx must not end: see lines.
 func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
 	x := s.newCall(f)
-	if x.health != nil {
-		defer x.health.End(x.open)
-	}
 	n, keys := f.setting(), s.redisKeys(f.setting())
 	for script, requests := n.algorithm.script(), requests(f); ; {
 		if err := x.ready(); err != nil {
@@ -65,14 +54,15 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		if x.tries.Replay {
 			to = dispatch.Alone(to)
 		}
+		var answer any
 		sent = time.Now()
-		answer, err := script.Once(ctx, to, cmd)
-		s.config.called(script.Name, f.requests, sent, err)
-		if x.health != nil {
-			s.replied(x.health, x.open, sent, err, outage.Ran)
-		}
-		if err != nil {
-			if err := x.failed(sent, err); err != nil {
+		failure := s.attempt(ctx, func() (err error) {
+			answer, err = script.Once(ctx, to, cmd)
+			s.config.called(script.Name, f.requests, sent, err)
+			return err
+		})
+		if failure != nil {
+			if err := x.failed(failure); err != nil {
 				return nil, sent, err
 			}
 			continue
@@ -93,30 +83,26 @@ func (x *call) ready() error {
 	if change := x.flight.settlement(); change != nil && forgotten(change.id) {
 		return x.lost()
 	}
-	if x.health != nil {
-		if _, _, down := x.health.Allow(x.open); down != nil {
-			return x.unavailable(cmp.Or(x.last, down))
-		}
+	if _, down := x.health().Outage(); down != nil {
+		return x.unavailable(cmp.Or(x.last, down))
 	}
 	return nil
 }
 
 // failed takes in the error of an attempt. It returns that of the call, or pauses and returns nil if there is to be another
 // attempt.
-func (x *call) failed(sent time.Time, err error) error {
+func (x *call) failed(failure *retry.Error) error {
+	err := failure.Err
 	if change := x.flight.settlement(); change != nil && dispatch.Classify(err) == retry.Unknown {
 		change.id, change.begun = x.id, x.flight.begun // it may be settled again only as the same call
 	}
 	x.last = err
 	x.config.lines.failing(x.keys[0], err)
-	failure := dispatch.Failure(err)
 	again := x.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
 		return fmt.Errorf("limit: a call of %s: %w", x.label(), failure.Err)
 	}
-	if !again && x.health != nil {
-		x.markDown(x.health, sent, failure)
-	}
+	x.health().Await(nil, nil)
 	if !again || x.tries.Replay && forgotten(x.id) || x.flight.abandoned() {
 		if failure.Local {
 			err = failure.Err // which says what to do about it
@@ -158,31 +144,30 @@ func (x *call) refused(answer any) (again bool, err error) {
 	return true, nil
 }
 
-// untilDone makes attempts at what may be done twice, until one succeeds. Errors say what it is for. If they come to an end
-// without a reply that decides, failed, unless nil, is told when the last one was sent, and how it failed.
-func (s *Shared) untilDone(ctx context.Context, what string, attempt func() error, failed func(sent time.Time, failure *retry.Error)) error {
+// untilDone makes attempts at what may be done twice, until one succeeds. Errors say what it is for.
+func (s *Shared) untilDone(ctx context.Context, what string, attempt func() error) error {
 	tries := retry.Attempts{Begin: time.Now()}
 	var last error // of the last attempt
 	for {
 		if err := ctx.Err(); err != nil {
 			return s.left(err, tries.Begin, last)
 		}
-		sent := time.Now()
-		err := attempt()
-		if err == nil {
+		if _, down := s.health().Outage(); down != nil {
+			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, cmp.Or(last, down))
+		}
+		failure := s.attempt(ctx, attempt)
+		if failure == nil {
 			return nil
 		}
 		if ctx.Err() != nil {
 			continue
 		}
-		failure := dispatch.Failure(err)
+		err := failure.Err
 		if failure.Outcome == retry.Executed {
 			return fmt.Errorf("limit: %s: %w", what, failure.Err)
 		}
+		s.health().Await(ctx.Done(), nil)
 		if !tries.Failed(failure) || failure.Final {
-			if failed != nil {
-				failed(sent, failure)
-			}
 			if permit.IsShortage(failure) {
 				return permit.Overloaded(what, failure.Err)
 			}

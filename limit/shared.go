@@ -73,8 +73,8 @@ type config struct {
 	withoutReplay bool
 	withoutKnown  bool
 	hooks         []ratelimiter.Hook
-	outages       *outages // nil without a policy
-	err           error    // of an option
+	outages       outages
+	err           error // of an option
 
 	ids    ids
 	lines  lines
@@ -140,11 +140,6 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
-	if c.outages != nil {
-		_, c.outages.divided = rdb.(interface {
-			MasterForKey(ctx context.Context, key string) (*redis.Client, error)
-		})
-	}
 	return c.cache.get(c, "", nil), nil
 }
 

@@ -3,6 +3,7 @@
 package prometheusratelimiter
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -15,6 +16,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/clienttest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,6 +33,37 @@ func TestDecisions(t *testing.T) {
 		`httplimit_server_requests_total{degraded="false",outcome="rejected",rule="api"} 1`)
 	_, err := Decisions(w.reg)
 	require.Error(t, err, "registered twice")
+}
+
+// TestOutageOfAMiddleware checks that the state of an outage tells of a Redis that stands still under a middleware with two rules
+// and its defaults, and of its end.
+func TestOutageOfAMiddleware(t *testing.T) {
+	var d redistest.Door
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		reg := prometheus.NewPedanticRegistry()
+		client := redistest.Must(ratelimiter.New(rdb, ratelimiter.WithHook(redistest.Must(NewHook(reg))(t))))(t)
+		defer client.Close()
+		rate, name := ratelimiter.Rate{Permits: 1000, Interval: time.Minute}, redistest.Key(t)
+		m := redistest.Must(inbound.NewRules(client, []inbound.Rule{{Name: name, Rate: rate}, {Name: name + "-b", Rate: rate}}))(t)
+		state := func(want int) {
+			t.Helper()
+			text := fmt.Sprintf("# HELP ratelimiter_outage_state Redis servers, or parts of one, that are known to be unavailable.\n# TYPE ratelimiter_outage_state gauge\nratelimiter_outage_state %d\n", want)
+			require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(text), "ratelimiter_outage_state"))
+		}
+		require.True(t, m.Decide(t.Context(), 1).Passes())
+		d.Freeze()
+		for range 15 {
+			go m.Decide(t.Context(), 1)
+			state(0)
+			time.Sleep(100 * time.Millisecond)
+		}
+		time.Sleep(100 * time.Millisecond) // 1.6 s
+		state(1)
+		require.False(t, m.Decide(t.Context(), 1).Passes())
+		d.Open()
+		time.Sleep(1300 * time.Millisecond)
+		state(0)
+	}, d.Option)
 }
 
 func TestEvents(t *testing.T) {

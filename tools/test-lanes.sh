@@ -7,9 +7,9 @@
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
 # JVMs and browser sleep most of the time, valkey, servers and checks; redis;
-# unit, oldest, otlp, sdk and frameworks. The first of these has the higher
-# priority and is heard while it runs; the output of the others follows, each in
-# one piece.
+# unit, oldest, otlp, sdk and frameworks, whose time is virtual or of no matter.
+# Each of these has a higher priority than the next. The first is heard while it
+# runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
 # tools/again.sh. Both results are printed.
@@ -321,10 +321,11 @@ any() { # any LANE...: one of them is chosen
 
 # column LANE... runs them in the background, in a process group of its own, to be ended as one.
 column() {
-    local out="$work/column.${#columns[@]}"
+    local out="$work/column.${#columns[@]}" nice=5
+    [[ " $* " != *" unit "* ]] || nice=10
     set -m
     (
-        renice -n 10 "$BASHPID" >/dev/null 2>&1
+        renice -n "$nice" "$BASHPID" >/dev/null 2>&1
         run "$@"
     ) >"$out" 2>&1 &
     set +m

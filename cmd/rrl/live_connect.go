@@ -332,6 +332,7 @@ var advice = []struct{ part, what string }{
 	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and master_name"},
 	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
+	{"no reply from Redis", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
 	{"unknown command 'cluster'", "it is a sentinel or an old server; use redis:// in place of redis+cluster://, which says more"},
 	{"DB index is out of range", "it has fewer databases; /0 is the first"},

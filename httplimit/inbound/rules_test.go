@@ -169,7 +169,7 @@ var errFake = fmt.Errorf("a limiter of one's own fails")
 func TestRulesCacheRejections(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := &gate{}
-		w.rdb.AddHook(g)
+		g.before(w.rdb)
 		m := w.withRules([]Rule{{Name: w.key, Rate: ratelimiter.Rate{Permits: 2, Interval: time.Minute}},
 			{Name: w.key + "-b", Rate: ratelimiter.Rate{Permits: 9, Interval: time.Minute}}})
 		require.True(t, m.Decide(t.Context(), 1).Passes())
@@ -203,7 +203,7 @@ func TestRulesWithoutRedis(t *testing.T) {
 	} {
 		inWorldOf(t, name, func(t *testing.T, w *world) {
 			g := &gate{err: &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}}
-			w.rdb.AddHook(g)
+			g.before(w.rdb)
 			m := w.withRules([]Rule{{Name: w.key, Rate: rate}, {Name: w.key + "-b", Rate: rate}}, WithOutagePolicy(c.policy))
 			require.True(t, m.Decide(t.Context(), 1).Passes())
 			g.down.Store(true)

@@ -88,7 +88,8 @@ func (r *reader) profile(n *node, at string) {
 			opts = append(opts, platform.WithMargin(d))
 		},
 		"rates": func(n *node, at string) {
-			r.list(n, at, func(_ int, n *node, at string) { opts = append(opts, r.profileRate(n, at, name, known)) })
+			seen := map[ofProfile]bool{}
+			r.list(n, at, func(_ int, n *node, at string) { opts = append(opts, r.profileRate(n, at, name, known, seen)) })
 		},
 		"min_gaps": func(n *node, at string) {
 			gaps := map[string]field{}
@@ -141,8 +142,14 @@ func (r *reader) profile(n *node, at string) {
 	}
 }
 
-// profileRate reads an item of a profile's rates.
-func (r *reader) profileRate(n *node, at, name string, known knownProfile) platform.Option {
+// An ofProfile tells the limits of a profile apart.
+type ofProfile struct {
+	scope    string
+	interval time.Duration
+}
+
+// profileRate reads an item of a profile's rates, of which it has seen some.
+func (r *reader) profileRate(n *node, at, name string, known knownProfile, seen map[ofProfile]bool) platform.Option {
 	scope, permits, interval := "", int64(-1), time.Duration(0)
 	problems := len(r.problems)
 	r.fields(n, at, map[string]field{"scope": r.text(&scope), "permits": r.whole(&permits), "interval": r.duration(&interval)})
@@ -162,6 +169,10 @@ func (r *reader) profileRate(n *node, at, name string, known knownProfile) platf
 	if permits == 0 && len(r.problems) == problems && !known.limits(scope, interval) {
 		r.bad(n, at, "profile %s has no limit of %s in %v that could be taken away", name, scope, interval)
 	}
+	if seen[ofProfile{scope, interval}] {
+		r.bad(n, at, "the limit of %s in %v is there already", scope, interval)
+	}
+	seen[ofProfile{scope, interval}] = true
 	return platform.WithRate(httplimit.Scope(scope), permits, interval)
 }
 

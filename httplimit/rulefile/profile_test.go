@@ -117,6 +117,7 @@ func TestErrorsOfProfiles(t *testing.T) {
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 5}", 4, "profiles[0].rates[0].interval", "0s is shorter than a millisecond"},
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 5000000000, interval: 1m}", 4, "profiles[0].rates[0].permits", "5000000000 is not in 1..4294967295"},
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 0, interval: 2m}", 4, "profiles[0].rates[0]", "profile dingtalk-robot has no limit of robot in 2m0s that could be taken away"},
+		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 5, interval: 1m}\n  - {scope: robot, permits: 6, interval: 60s}", 5, "profiles[0].rates[1]", "the limit of robot in 1m0s is there already"},
 		{"- name: dingtalk-robot\n  min_gaps: {robots: 1s}", 3, "profiles[0].min_gaps.robots", "unknown field; there are ip, robot"},
 		{"- name: dingtalk-robot\n  min_gaps: {robot: 2m}", 2, "profiles[0]", "limits[0].min_gap: 2m0s is longer than the interval 1m1s"},
 		{"- dingtalk-robot\n- dingtalk-robot", 3, "profiles[1]", "an earlier profile of dingtalk is for oapi.dingtalk.com too; a request to it would take the permits of both"},

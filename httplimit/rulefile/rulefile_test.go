@@ -322,6 +322,7 @@ func TestUTF16(t *testing.T) {
 // list is not closed took 20 times as long as one that is right.
 func TestLinesOfLargeFiles(t *testing.T) {
 	redistest.NoServer(t)
+	redistest.NoRace(t, "it parses files of a megabyte many times, in one goroutine")
 	items := func(n int) string { return strings.Repeat("- name: a\n", n) }
 	for _, c := range []struct {
 		file string

@@ -27,6 +27,7 @@ var advice = []struct{ part, what string }{
 	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and MasterName"},
 	{"i/o timeout", "it did not reply in time; check the network, and that TLSConfig, or rediss://, is used if it speaks TLS, and only then"},
 	{context.DeadlineExceeded.Error(), "it did not reply in time; check the network, and that TLSConfig, or rediss://, is used if it speaks TLS, and only then"},
+	{"no reply from Redis", "it did not reply in time; check the network, and that TLSConfig, or rediss://, is used if it speaks TLS, and only then"},
 	{"EOF", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
 	{"connection reset by peer", "it closed the connection; check that TLSConfig, or rediss://, is used if it speaks TLS"},
 	{"LOADING", "it loads its data; try again in a moment"},

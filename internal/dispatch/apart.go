@@ -3,8 +3,10 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
+	"fmt"
 	"net"
 	"net/http/httptrace"
 	"reflect"
@@ -12,91 +14,176 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// An Apart sends commands to one server on a connection of its own, outside the pool of the client that it was made
-// from. So its calls never wait for a connection, whatever others do with that pool. It is a Sender.
-type Apart struct {
+// An apart is one connection to a server, outside the pool of the client that it was made from. So it says something about
+// the server, whatever the state of that pool.
+type apart struct {
+	node Sender // the client that it was made from
 	rdb  *redis.Client
-	wire Wire
-	ctx  context.Context // ends with Close
+	ctx  context.Context // ends with close
 	stop context.CancelFunc
 
-	mu     sync.Mutex
+	sentinel atomic.Bool  // its dialer asks Sentinel first, which may be what does not connect
+	waiting  atomic.Bool  // something was sent, and nothing has come back since
+	heard    atomic.Int64 // how often something has come back
+
+	mu     sync.Mutex // protects node, rdb and what follows
 	closed bool
 	conns  []net.Conn
 }
 
-// A Wire has functions that are called for the traffic of a connection. None is nil.
-type Wire struct {
-	Sent  func() (first bool) // something has been sent: the first since the server was heard, or since the beginning
-	Heard func()              // something has come from the server
+// ticks is how many times the wait for a reply is looked at before it is a silence. What passes between two of them counts
+// once: if this process stands still, its timers are late together.
+const ticks = 20
+
+// Probe sends a command to the server that holds a key, on a connection that it opens for it and closes. It returns nil if there
+// is a reply, even an error that another command might not meet, or if the client is closed, and otherwise a *[retry.Error].
+// It is Silent if something was sent and nothing has come back for as long as patience: while it connects, if the dialer of the
+// client shows when that begins, in the handshake, or after the command. Other things that the client does, such as asking a
+// vault for a password or Sentinel for an address, may take longer.
+//
+// On a cluster Probe first looks up the masters, because the one that does not reply may have been replaced.
+func Probe(s Sender, key string, args []any, patience time.Duration) error {
+	return newApart().probe(s, key, args, patience)
 }
 
-// OpenApart returns an Apart to the server that holds a key. It calls w.Sent when it begins to connect, if its dialer
-// shows that, and with each write. It calls w.Heard for everything that it reads, because a server that replies to
-// the hello of a connection is there. Other things that the client does, such as asking a vault for a password, count
-// as neither. OpenApart returns nil if the server, or how to connect to it, is not known. The caller has to close the
-// Apart.
-func OpenApart(ctx context.Context, s Sender, key string, w Wire) *Apart {
-	node, err := Node(ctx, s, key)
-	if err != nil {
-		return nil
-	}
-	c, ok := node.(interface{ Options() *redis.Options })
-	if !ok {
-		return nil
-	}
-	from := c.Options()
-	if from == nil {
-		return nil
-	}
-	a, o := &Apart{wire: w}, *from
-	a.ctx, a.stop = context.WithCancel(context.WithoutCancel(ctx))
-	o.Dialer = a.dialer(dialerOf(from))
-	// One connection is enough, because its calls follow each other. If as many dials have failed as the pool has
-	// connections, go-redis goes on dialing in a goroutine that outlasts Close by a second.
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 2, 0, 0, 0
-	o.MaxRetries, o.DialerRetries, o.Limiter = -1, 1, nil
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	a.rdb = redis.NewClient(&o)
+// newApart returns an apart that is not connected.
+func newApart() *apart {
+	a := &apart{}
+	a.ctx, a.stop = context.WithCancel(context.Background())
 	return a
 }
 
-// Process sends one command. It must not be called by several goroutines at once.
-func (a *Apart) Process(ctx context.Context, cmd redis.Cmder) error {
-	return a.rdb.Process(ctx, cmd)
+// probe is [Probe]. It may be called once.
+func (a *apart) probe(s Sender, key string, args []any, patience time.Duration) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	defer a.close()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		panicked := retry.Contain("a function of the redis client", func() { err = a.ask(ctx, s, key, args) })
+		done <- cmp.Or(panicked, err)
+	}()
+	tick := time.NewTicker(patience / ticks)
+	defer tick.Stop()
+	for silent, heard := 0, int64(0); silent < ticks; {
+		select {
+		case err := <-done:
+			if err == nil || err == redis.Nil {
+				return nil
+			}
+			failure := Failure(err)
+			if failure.Elsewhere || failure.Outcome == retry.Executed && failure.Answered || a.isClosed() {
+				return nil
+			}
+			return failure
+		case <-tick.C:
+			silent++
+			if now := a.heard.Load(); now != heard || !a.waiting.Load() {
+				silent, heard = 0, now
+			}
+		}
+	}
+	if a.isClosed() {
+		return nil
+	}
+	err := fmt.Errorf("no reply from Redis, not even within %v on a new connection", patience)
+	return &retry.Error{Err: Advise(err), Outcome: retry.NotExecuted, Silent: true}
 }
 
-// Close closes the connection. A call in flight fails; Close does not wait for it.
-func (a *Apart) Close() {
+// ask sends the command, and waits for the reply.
+func (a *apart) ask(ctx context.Context, s Sender, key string, args []any) error {
+	Refresh(ctx, s)
+	cmd := Once{redis.NewCmd(ctx, args...)}
+	node, err := Node(ctx, s, key)
+	if err != nil {
+		return err
+	}
+	from := optionsOf(node)
+	if from == nil { // it is not known how to connect
+		a.waiting.Store(true)
+		return Process(ctx, node, cmd)
+	}
+	o := *from
+	a.sentinel.Store(from.Addr == failover)
+	o.Dialer = a.dialer(dialerOf(from))
+	// One connection is enough. If as many dials have failed as the pool has connections, go-redis goes on dialing in a
+	// goroutine that outlasts Close by a second.
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 2, 0, 0, 0
+	o.MaxRetries, o.DialerRetries, o.Limiter = -1, 1, nil
+	o.ReadTimeout, o.WriteTimeout = -1, -1 // silence is what counts
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	a.mu.Lock()
+	a.rdb, a.node = redis.NewClient(&o), node
+	a.mu.Unlock()
+	return Process(ctx, a.rdb, cmd)
+}
+
+// isClosed reports whether the client that a was made from is closed, so that no call can be made.
+func (a *apart) isClosed() bool {
+	a.mu.Lock()
+	node := a.node
+	a.mu.Unlock()
+	return node != nil && isClosed(node)
+}
+
+// failover is what go-redis has for an address in a client that asks Sentinel for it.
+const failover = "FailoverClient"
+
+// optionsOf returns the options of a client of one server, or nil if they are not known.
+func optionsOf(s Sender) *redis.Options {
+	if c, ok := s.(interface{ Options() *redis.Options }); ok {
+		return c.Options()
+	}
+	return nil
+}
+
+// atSentinel reports whether it connects through Sentinel and has not got further.
+func (a *apart) atSentinel() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.sentinel.Load() && len(a.conns) == 0
+}
+
+// close closes the connection. A call in flight fails; close does not wait for it.
+func (a *apart) close() {
 	a.stop()
 	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.closed = true
 	for _, c := range a.conns {
 		_ = c.Close()
 	}
-	a.mu.Unlock()
-	_ = a.rdb.Close()
+	if a.rdb != nil {
+		_ = a.rdb.Close()
+	}
+}
+
+// hear notes that something has come back.
+func (a *apart) hear() {
+	a.heard.Add(1)
+	a.waiting.Store(false)
 }
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a dialer like dial that reports what it sends. If a dialer does not pass ctx on to package net,
-// nothing is known of it until it returns: it may wait for a name to be resolved.
-func (a *Apart) dialer(dial dialer) dialer {
+// dialer returns a dialer like dial that notes what it sends. If a dialer does not pass ctx on to package net, nothing is
+// known of it until it returns: it may wait for a name to be resolved.
+func (a *apart) dialer(dial dialer) dialer {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		var first atomic.Bool
-		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{ConnectStart: func(string, string) {
-			if a.wire.Sent() {
-				first.Store(true)
-			}
-		}}))
+		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+			ConnectStart: func(string, string) { a.waiting.Store(!a.sentinel.Load()) },
+			ConnectDone:  func(string, string, error) { a.hear() },
+		}))
 		defer cancel()
 		defer context.AfterFunc(a.ctx, cancel)()
 		c, err := dial(ctx, network, addr)
+		a.hear()
 		if err != nil {
 			return nil, err
 		}
@@ -107,31 +194,28 @@ func (a *Apart) dialer(dial dialer) dialer {
 			return nil, net.ErrClosed
 		}
 		a.conns = append(a.conns, c)
-		if first.Load() { // what it has sent so far has been answered; the hello has not been sent
-			a.wire.Heard()
-		}
-		return wired{c, a.wire}, nil
+		return wired{c, a}, nil
 	}
 }
 
-// A wired is a connection that reports its traffic to a Wire.
+// A wired is a connection whose traffic an apart notes.
 type wired struct {
 	net.Conn
-	wire Wire
+	a *apart
 }
 
 // Read implements net.Conn.
 func (c wired) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
-		c.wire.Heard()
+		c.a.hear()
 	}
 	return n, err
 }
 
 // Write implements net.Conn.
 func (c wired) Write(p []byte) (int, error) {
-	c.wire.Sent()
+	c.a.waiting.Store(true)
 	return c.Conn.Write(p)
 }
 
@@ -142,4 +226,71 @@ func dialerOf(o *redis.Options) dialer {
 	}
 	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 5 * time.Minute}, Config: o.TLSConfig}
 	return d.DialContext
+}
+
+const (
+	// sweepPatience is how long Sweep waits for the replies of some idle connections.
+	sweepPatience = 50 * time.Millisecond
+	// sweptFirst is how many idle connections Sweep tries first.
+	sweptFirst = 8
+)
+
+// Sweep sends a command on idle connections of the pool to the server that holds a key: on a few at once, and as long as any of
+// them is broken, on twice as many. The client drops those on which that fails, such as one that a load balancer has forgotten,
+// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied.
+func Sweep(s Sender, key string, args []any) {
+	ctx := context.Background()
+	node, err := Node(ctx, s, key)
+	if err != nil {
+		return
+	}
+	c, ok := node.(interface {
+		pool
+		Conn() *redis.Conn
+	})
+	if !ok {
+		return
+	}
+	free := make(chan struct{})
+	defer close(free)
+	// A hook may fail a command before it has a connection, so that there are as many idle ones as before.
+	for n, left := sweptFirst, idle(c); left > 0; n, left = 2*n, min(left-n, idle(c)) {
+		n = min(n, left)
+		works := make(chan bool, n)
+		for range n {
+			go func() {
+				conn := c.Conn()
+				defer conn.Close()
+				err := Process(ctx, conn, Once{redis.NewCmd(ctx, args...)})
+				works <- err == nil || err == redis.Nil || answers(Failure(err))
+				<-free
+			}()
+		}
+		if working(works, n) {
+			return
+		}
+	}
+}
+
+// answers reports whether an error is the reply of a server that carries out the calls of others.
+func answers(failure *retry.Error) bool { return failure.Answered && !failure.ReadOnly }
+
+// working reports whether n connections work. It waits for at most sweepPatience.
+func working(works <-chan bool, n int) bool {
+	late, all := time.After(sweepPatience), true
+	for range n {
+		select {
+		case ok := <-works:
+			all = all && ok
+		case <-late:
+			return false
+		}
+	}
+	return all
+}
+
+// idle returns how many connections of a pool nobody uses.
+func idle(p pool) int {
+	stats := statsOf(p)
+	return int(min(stats.IdleConns, stats.TotalConns))
 }

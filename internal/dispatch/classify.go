@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -17,6 +18,7 @@ import (
 func Failure(err error) *retry.Error {
 	var re redis.Error
 	outcome := Classify(err)
+	answered := errors.As(err, &re)
 	advised := Advise(err)
 	if Denied(err) {
 		advised = fmt.Errorf("%w: %w", retry.ErrDenied, advised)
@@ -25,10 +27,13 @@ func Failure(err error) *retry.Error {
 		Err:      advised,
 		Outcome:  outcome,
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
-		Answered: errors.As(err, &re),
+		Answered: answered,
 		ReadOnly: refusesWrites(err),
 		Local:    local(err),
 		Final:    panicked(err),
+
+		Elsewhere: answered && hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN Hash slot not served"),
+		Handshake: answered && refusesUser(err),
 	}
 }
 
@@ -36,13 +41,8 @@ func Failure(err error) *retry.Error {
 func Classify(err error) retry.Outcome {
 	var re redis.Error
 	if errors.As(err, &re) {
-		for _, p := range []string{"MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN",
-			"BUSY", "NOSCRIPT", "ERR max number of clients", "max number of clients"} {
-			if redis.HasErrorPrefix(err, p) {
-				return retry.NotExecuted
-			}
-		}
-		if refusesWrites(err) {
+		if refusesWrites(err) || refusesUser(err) || hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN",
+			"BUSY", "NOSCRIPT", "max number of clients") {
 			return retry.NotExecuted
 		}
 		return retry.Executed
@@ -58,6 +58,23 @@ func Classify(err error) retry.Outcome {
 		return retry.NotExecuted
 	}
 	return retry.Unknown
+}
+
+// hasPrefix reports whether err is a reply with one of the prefixes, with or without "ERR " before it.
+func hasPrefix(err error, prefixes ...string) bool {
+	return slices.ContainsFunc(prefixes, func(p string) bool { return redis.HasErrorPrefix(err, p) })
+}
+
+// refusesUser reports whether err is the reply of a server that does not let a new connection in, because of its password, its
+// user, or the rights of that user. The connections that are open may work on.
+func refusesUser(err error) bool {
+	// To a command of more than ten words, Redis since 6.2 says "unauthenticated" in place of NOAUTH, and hangs up.
+	if hasPrefix(err, "WRONGPASS", "NOAUTH", "Protocol error: unauthenticated", "invalid password", "AUTH ", "Client sent AUTH") {
+		return true
+	}
+	var re redis.Error
+	return redis.HasErrorPrefix(err, "NOPERM") && errors.As(err, &re) &&
+		(strings.Contains(re.Error(), "'hello'") || strings.Contains(re.Error(), "'auth'"))
 }
 
 // local reports whether err comes from this process and says nothing about Redis.

@@ -151,6 +151,7 @@ func (c connection) of(t *testing.T, rdb *redis.Client, opt func(*redis.Options)
 // joint, and with the question whether there may be joints. A call is made once. Its caller gets the whole reply, or an error of the
 // connection, after which the call may have been executed. Calls may travel in joints before and after.
 func TestReplyThatEndsEarly(t *testing.T) {
+	redistest.NeedReal(t) // it takes minutes in Lua on Go
 	joint := func(requests [][]string) bool {
 		calls, _ := callsOf(requests)
 		return len(calls) > 0 && slices.Max(calls) > 1

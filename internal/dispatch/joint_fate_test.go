@@ -100,7 +100,11 @@ func TestJointsAreMeasured(t *testing.T) {
 	rdb.AddHook(w)
 	_, errs := together(d, slow, 64, 5)
 	for _, of := range errs {
-		require.Equal(t, make([]error, 5), of)
+		for _, err := range of {
+			if short := (*retry.Shortage)(nil); !errors.As(err, &short) { // of a busy machine
+				require.NoError(t, err)
+			}
+		}
 	}
 	require.Positive(t, w.joints.Load())
 	require.LessOrEqual(t, w.calls.Load(), 12*w.joints.Load(), "%d calls in %d commands", w.calls.Load(), w.joints.Load())

@@ -60,7 +60,6 @@ type lane struct {
 	mu          sync.Mutex
 	air         []departure // of the pipelines that have not landed
 	left        int64       // how many pipelines have left
-	replied     int64       // how many of them have had a reply
 	newest      departure   // the last one to leave that has had a reply
 	landing     int         // how many have landed and are waking their callers
 	first, last *call       // the queue; it may hold calls whose callers have left
@@ -319,7 +318,6 @@ func (l *lane) landed(d departure, err error) {
 
 func (l *lane) landLocked(d departure, err error) {
 	if err == nil || isReply(err) {
-		l.replied++
 		if d.n > l.newest.n {
 			l.newest = d
 		}

@@ -305,20 +305,18 @@ func TestConnectionThatRedisRejects(t *testing.T) {
 	}
 }
 
-// TestApartLeavesNothing checks that nothing of an Apart that could not connect goes on after Close, which a bubble would not end
+// TestProbeLeavesNothing checks that nothing of a probe that could not connect goes on after it, which a bubble would not end
 // with.
-func TestApartLeavesNothing(t *testing.T) {
+func TestProbeLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dials := 0
 		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: func(context.Context, string, string) (net.Conn, error) {
 			dials++
 			return nil, errors.New("rejected")
 		}})
-		a := OpenApart(t.Context(), rdb, "key", Wire{Sent: func() bool { t.Error("nothing is sent"); return false }, Heard: func() { t.Error("nothing comes") }})
-		require.ErrorContains(t, a.Process(t.Context(), redis.NewCmd(t.Context(), "ping")), "rejected")
+		require.ErrorContains(t, Probe(rdb, "key", []any{"ping"}, time.Second), "rejected")
 		synctest.Wait()
 		require.Equal(t, 1, dials)
-		a.Close()
 		require.NoError(t, rdb.Close())
 	})
 }

@@ -116,28 +116,23 @@ func (r *pinnedRing) look(key string) {
 	}
 }
 
-// isClosed reports whether shard was closed. A context that is done keeps the command from being sent.
-func isClosed(shard *redis.Client) bool {
+// isClosed reports whether a client was closed. A context that is done keeps the command from being sent.
+func isClosed(s Sender) bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	return errors.Is(shard.Ping(ctx).Err(), redis.ErrClosed)
+	return errors.Is(Process(ctx, s, redis.NewStatusCmd(ctx, "ping")), redis.ErrClosed)
 }
 
-// ShardOf returns the address of the shard of a ring that a key belongs to, whether or not it is up. It reports false if s does not
-// send to a ring, or if that is not known.
-func ShardOf(s Sender, key string) (addr string, ok bool) {
-	r, ok := Alone(s).(*pinnedRing)
-	if !ok {
-		return "", false
-	}
+// addrOf returns the address of the shard that a key belongs to, whether or not it is up, or "" if that is not known.
+func (r *pinnedRing) addrOf(key string) string {
 	if !r.moved.Load() {
-		return r.addrs[r.hash.Get(hashTag(key))], true
+		return r.addrs[r.hash.Get(hashTag(key))]
 	}
 	shard, err := r.GetShardClientForKey(key)
 	if err != nil {
-		return "", false
+		return ""
 	}
-	return shard.Options().Addr, true
+	return shard.Options().Addr
 }
 
 // firstKey returns the first key of an EVAL, of an EVALSHA, or of a command whose first argument is a key.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/survey"
 )
 
@@ -216,7 +217,7 @@ func (p *patient) ours() bool {
 // leaveOut forgets the clients whose keys show nothing of a client of a limiter.
 func (p *patient) leaveOut() {
 	p.clients = slices.DeleteFunc(slices.Clone(p.clients), func(st *survey.State) bool {
-		p.hidden = p.hidden || !st.Shows() && st.MembersShow()
+		p.hidden = p.hidden || !st.Shows() && (st.MembersShow() || redisson.IsClient(st.ClientID))
 		return !st.Shows()
 	})
 }

@@ -90,7 +90,11 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	if worst.Raw != "" {
 		by = word(worst.Writers())
 	}
-	fix = say("%s; set the clocks by NTP: the grants are by %s", fix, by)
+	if p.main.Problem != nil || st.WrongType() != nil { // heal would end with an error; that is a finding of its own
+		fix = say("set the clocks by NTP; the grant is by %s", by)
+	} else {
+		fix = say("%s; set the clocks by NTP: the grants are by %s", fix, by)
+	}
 	f := p.of(st, "clock", Warning, fix, "the dates of %s are up to %v ahead of the clock of Redis", counted(n, "member"), ahead.Round(time.Millisecond))
 	if marked > 0 {
 		f = p.of(st, "clock", Warning, fix, "the dates of %s, of which Go has marked %d, are up to %v ahead of the clock of Redis", counted(n, "member"), marked, ahead.Round(time.Millisecond))

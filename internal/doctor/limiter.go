@@ -52,6 +52,11 @@ func (p *patient) healing(st *survey.State) Cmd {
 	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
+// foreign reports whether a key of the limiter holds something else, so that set-rate ends with an error. That is a finding of its own.
+func (p *patient) foreign() bool {
+	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
+}
+
 // wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
 // its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
 // grants are gone, so does Go.
@@ -90,13 +95,15 @@ func (p *patient) wrongType() (list []Finding) {
 	return list
 }
 
-// holders reports whether there are grants of all clients together, and grants of single ones, for a hash that does not say what
-// the type is. The values beside them may be broken.
+// holders reports whether there may be permits in use of all clients together, and of single ones, for a hash that is broken. If
+// it says what the type is, only grants tell otherwise: somebody may have changed it. If it does not, every key counts, for what
+// it holds may be broken, or be something else.
 func (p *patient) holders() (overall, perClient bool) {
-	if typ := p.main.Fields["type"]; typ == "0" || typ == "1" {
-		return typ == "0", typ == "1"
+	typ, there := p.main.Fields["type"], (*survey.State).MembersShow
+	if typ != "0" && typ != "1" {
+		there = func(st *survey.State) bool { return st.Types[1] != "none" || st.Types[2] != "none" }
 	}
-	return p.main.MembersShow(), p.hidden || slices.ContainsFunc(p.clients, (*survey.State).MembersShow)
+	return typ == "0" || there(p.main), typ == "1" || p.hidden || slices.ContainsFunc(p.clients, there)
 }
 
 // asType returns the advice of a type, or of both if it cannot be told which of the two the limiter has: with the wrong one all
@@ -157,6 +164,10 @@ func (p *patient) malformed() []Finding {
 			fix = p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
 		case strings.HasPrefix(text, "keepAliveTime"):
 			fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
+			if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
+				meant := say("type %s is meant", fields["type"])
+				fix = say("if %s: %s", meant, fix.only(meant))
+			}
 		}
 		field, value, _ := strings.Cut(text, " is ")
 		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s is %s", field, value)}
@@ -414,7 +425,7 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval {
+	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval && !p.foreign() {
 		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {

@@ -37,7 +37,7 @@ func (p *patient) coolDown() []Finding {
 // minGap finds a least gap with which callers that ask for one permit do not get the rate. A gap is a whole number of ms, so
 // one that was rounded up is not meant.
 func (p *patient) minGap() []Finding {
-	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 {
+	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 || p.foreign() {
 		return nil
 	}
 	r := p.main.Rate

@@ -181,7 +181,7 @@ func (l *limiter) whyLeftLocked(r *request, err error) error {
 	asks := (l.flights.ofQueue() > 0 || !r.want.Wait) && !r.rejected && r.place == nil
 	asks = asks && (err == nil || waited >= permit.Patience)
 	failure := l.lastErr
-	if failure != nil || asks || err != nil && l.link.Health().Silent() {
+	if failure != nil || asks || err != nil && l.link.Health().Suspected() {
 		failure = cmp.Or(l.link.Backend.Shortage(), failure) // what holds now comes before how an attempt ended some time ago
 	}
 	if failure != nil || asks {

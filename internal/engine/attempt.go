@@ -20,31 +20,26 @@ var (
 )
 
 // attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
-// errAbandoned if no caller is left. It is errHandOff if the flight has to wait for the probe, but not in the
+// errAbandoned if no caller is left. It is errHandOff if the flight has to wait for the end of the outage, but not in the
 // goroutine of its caller.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
-		k      = f.limiter.link
-		health = k.Health()
-		tries  = retry.Attempts{Begin: begin}
-		last   error
+		k     = f.limiter.link
+		tries = retry.Attempts{Begin: begin}
+		last  error
 	)
-	f.call.Owner = k
-	defer health.End(&f.call)
-	for first := true; ; first = false {
+	for {
+		health := k.Health()
 		if k.System.IsClosed() {
 			return permit.Reply{}, permit.ErrClosed
 		}
-		if !first || !f.call.Probes() { // or else it was allowed as the probe when the flight started
-			next, over, down := health.Allow(&f.call)
-			if down != nil {
-				if err := f.waitForProbe(next, over, link.WithLast(down, last), tries.Begin); err != nil {
-					return permit.Reply{}, err
-				}
-				continue
+		if over, down := health.Outage(); down != nil {
+			if err := f.waitForRedis(over, link.WithLast(down, last), tries.Begin); err != nil {
+				return permit.Reply{}, err
 			}
+			continue
 		}
-		a, sent, err := k.Attempt(f.ctx, &f.call, f.ledger, &f.Batch)
+		a, err := k.Attempt(f.ctx, f.ledger, &f.Batch)
 		failure, ok := err.(*retry.Error)
 		if !ok {
 			return a, err
@@ -57,28 +52,28 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 		f.Replay = f.Replay || tries.Replay
 		last = failure.Err
 		f.noteError(last)
-		if again && !f.call.Probes() {
+		if again {
 			tries.Pause(nil, k.System.Closed)
+			health.Await(nil, k.System.Closed)
 			continue
 		}
-		if !failure.Local {
-			k.MarkDown(sent, failure)
+		health.Await(nil, k.System.Closed)
+		if health.Down() {
+			continue
 		}
-		health.End(&f.call)
+		// Redis is there, and yet the call fails, such as for lack of connections. Who can wait goes on trying.
 		if waits, _ := f.failWhileDown(permit.Failed("acquire", k.Name, failure), tries.Begin); !waits {
 			return permit.Reply{}, errAbandoned
 		}
-		if failure.Local { // the fault of this process and not of Redis, so others may go on asking
-			retry.SleepOr(outage.ProbePause(), nil, k.System.Closed)
-		}
+		retry.SleepOr(outage.ProbePause(), nil, k.System.Closed)
 	}
 }
 
-// waitForProbe ends the requests that do not wait, because Redis is down for the reason cause. It sleeps until the
-// next probe or until over is closed. After an error the flight does not go on here; see attempt.
-func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error, begin time.Time) error {
+// waitForRedis ends the requests that do not wait, because Redis is down for the reason cause. It sleeps until over is
+// closed, or for about a second.
+// After an error the flight does not go on here; see attempt.
+func (f *flight) waitForRedis(over <-chan struct{}, cause error, begin time.Time) error {
 	k := f.limiter.link
-	k.Health().End(&f.call)
 	waits, limit := f.failWhileDown(permit.Unavailable("acquire", k.Name, cause), begin)
 	switch {
 	case !waits:
@@ -86,7 +81,7 @@ func (f *flight) waitForProbe(next time.Time, over <-chan struct{}, cause error,
 	case f.inline:
 		return errHandOff // its caller may get its outcome without Redis
 	}
-	retry.SleepOr(min(time.Until(next), time.Until(limit)), over, k.System.Closed)
+	retry.SleepOr(min(outage.ProbePause(), time.Until(limit)), over, k.System.Closed) // callers may have left
 	if !f.trim() {
 		return errAbandoned
 	}

@@ -22,7 +22,6 @@ import (
 // A Config configures an Engine.
 type Config struct {
 	Backends    link.Backends
-	Divided     bool             // over several parts of Redis, of which one may be down while others are up
 	Recheck     time.Duration    // the longest sleep of the queue before it asks again
 	OutageLimit time.Duration    // how long callers wait during an outage
 	RejectEarly bool             // reject a caller as soon as its time is known to be too short
@@ -40,13 +39,13 @@ type Engine struct {
 	requests sync.Pool // of *request; not global, because channels must not leave the bubble of a test
 	flights  sync.Pool // of *flight
 	calls    sync.WaitGroup
-	slowed   outage.Broadcast // a health is down because of slow replies
+	began    outage.Broadcast // an outage
 }
 
 // New returns an Engine.
 func New(cfg Config) *Engine {
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed()}
-	e.system = link.System{Backends: cfg.Backends, Divided: cfg.Divided, Closed: make(chan struct{}), Observe: cfg.Observe, Slow: e.decideAll}
+	e.system = link.System{Backends: cfg.Backends, Closed: make(chan struct{}), Observe: cfg.Observe, Began: e.decideAll}
 	for i := range e.shards {
 		e.shards[i].engine = e
 	}
@@ -82,8 +81,11 @@ func (e *Engine) Close() {
 // Config returns what the Engine was made with.
 func (e *Engine) Config() *Config { return &e.cfg }
 
-// Slowed returns a channel that is closed when the next outage because of slow replies begins.
-func (e *Engine) Slowed() <-chan struct{} { return e.slowed.Next() }
+// Replied records that Redis has replied to a call which is not of a limiter, and so has let this user in.
+func (e *Engine) Replied() { e.system.Replied() }
+
+// OutageBegins returns a channel that is closed when the next outage begins.
+func (e *Engine) OutageBegins() <-chan struct{} { return e.began.Next() }
 
 func (e *Engine) shardOf(key string) *shard {
 	return &e.shards[maphash.String(e.seed, key)%uint64(len(e.shards))]

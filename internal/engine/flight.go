@@ -18,21 +18,19 @@ import (
 // more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
 type flight struct {
 	permit.Batch
-	callers     [][]*request // of each run; nil for a caller that left
-	limiter     *limiter
-	ctx         context.Context // of the first request, without its cancellation
-	begin       time.Time
-	asked       time.Time // before the first call under the ID; what it grants is granted later
-	changes     int       // of the limiter, when the flight left
-	next        step
-	healthProbe bool // it has no callers; it was allowed in order to probe Redis
-	inline      bool // it runs in the goroutine of its caller
-	call        outage.Call
-	ledger      *outage.Ledger
-	ticket      fair.Ticket    // of callers that pass the first waiter
-	taken       int64          // permits that were granted to its callers
-	crowd       bool           // the last reply ended several requests
-	unclaimed   []permit.Grant // grants, or parts of them, whose callers have left
+	callers   [][]*request // of each run; nil for a caller that left
+	limiter   *limiter
+	ctx       context.Context // of the first request, without its cancellation
+	begin     time.Time
+	asked     time.Time // before the first call under the ID; what it grants is granted later
+	changes   int       // of the limiter, when the flight left
+	next      step
+	inline    bool // it runs in the goroutine of its caller
+	ledger    *outage.Ledger
+	ticket    fair.Ticket    // of callers that pass the first waiter
+	taken     int64          // permits that were granted to its callers
+	crowd     bool           // the last reply ended several requests
+	unclaimed []permit.Grant // grants, or parts of them, whose callers have left
 }
 
 // A step is what a flight does next.
@@ -205,7 +203,7 @@ func (f *flight) step() (more bool) {
 		f.next = asksAgain
 	case err != nil:
 		f.fail(err)
-	case !f.healthProbe:
+	default:
 		f.land(&a, begin)
 		if len(f.unclaimed) > 0 {
 			f.refundUnclaimed()

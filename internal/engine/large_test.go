@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/proptest"
 	"github.com/goredisson/ratelimiter/internal/redistest"
 	"github.com/goredisson/ratelimiter/internal/testworld"
 	"github.com/stretchr/testify/require"
@@ -44,6 +45,7 @@ func (s *side) trying(l *limiter) *side {
 func TestALargeRequestAndSmallOnes(t *testing.T) {
 	redistest.Repeats(t)
 	redistest.NoRace(t, "the other scenarios race as much")
+	random := proptest.Rand(t) // a short run draws half of the cases
 	for _, c := range []struct {
 		processes int
 		others    string
@@ -59,6 +61,9 @@ func TestALargeRequestAndSmallOnes(t *testing.T) {
 		{processes: 4, others: "try", large: 50, longest: 5 * time.Second, used: .95},
 	} {
 		for _, spread := range []bool{false, true} {
+			if random.IntN(100) >= redistest.Cases(50, 100) {
+				continue
+			}
 			if c.others == "try" && !spread {
 				continue // whoever wakes at the very instant takes all of a burst; only virtual time has those
 			}

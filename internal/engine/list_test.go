@@ -272,7 +272,7 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorIs(t, err, testworld.Rejected.Err, "how the last attempt ended")
 		time.Sleep(10 * time.Second)
-		w.delay(time.Second)
+		w.delay(900 * time.Millisecond)
 		for name, ask := range map[string]func(ctx context.Context) error{
 			"at once": func(ctx context.Context) error { _, err := w.all(ctx, -1, l[0].of(2), l[1].of(2)); return err },
 			"waiting": func(ctx context.Context) error { return w.acquireAll(ctx, l[0].of(2), l[1].of(2)) },

@@ -3,7 +3,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -50,8 +49,7 @@ func (l *limiter) whenLocallyLocked(p *outage.Policy, permits int64, now, since 
 }
 
 // tryLocalLocked decides r by its policy, if Redis is down and r need not wait, and reports whether it did. Otherwise
-// r takes the usual path. It also starts the probe when that is due: if all requests are decided at once, no flight
-// leaves, and nothing else would notice that Redis is up again.
+// r takes the usual path.
 func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 	health := l.link.Health()
 	since, cause := health.Since()
@@ -59,7 +57,6 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 		l.ledgerLocked(outage.MaxLedgers) // it learns what Redis replies
 		return false
 	}
-	l.probeLocked(r.ctx, health)
 	now := time.Now()
 	behind := time.Time{}
 	if l.hasLocalQueueLocked() {
@@ -70,25 +67,6 @@ func (l *limiter) tryLocalLocked(r *request) (decided bool) {
 		l.setLocalTimerLocked(at)
 	}
 	return decided
-}
-
-// probeLocked starts a flight that only probes, if a probe is due.
-func (l *limiter) probeLocked(ctx context.Context, health *outage.Health) {
-	if l.flights.ofTries() >= maxSlowTries {
-		return
-	}
-	f := l.newFlightLocked()
-	if !health.TryProbe(&f.call) {
-		l.shard.engine.recycleFlight(f)
-		return
-	}
-	f.healthProbe, f.DryRun, f.ctx = true, true, context.WithoutCancel(ctx)
-	f.Runs = append(f.Runs[:0], permit.Run{Permits: 1, Count: 1})
-	if len(f.callers) == 0 {
-		f.callers = append(f.callers, nil)
-	}
-	f.callers[0] = f.callers[0][:0]
-	l.startLocked(f)
 }
 
 // decideLocallyLocked decides r by its policy, if that is possible now. Otherwise r is a blocking request, and at is
@@ -250,7 +228,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 		}
 		s.Unlock()
 	}
-	e.slowed.Happened()
+	e.began.Happened()
 }
 
 // decideAllLocked is decideAll for one limiter. It leaves out a caller that makes its call itself, which only callers
@@ -258,7 +236,7 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 func (l *limiter) decideAllLocked(cause error) {
 	err := permit.Unavailable("acquire", l.link.Name, link.WithLast(cause, l.lastErr))
 	for _, f := range l.flights {
-		if f.inline || f.healthProbe {
+		if f.inline {
 			continue
 		}
 		f.answerLocallyLocked()

@@ -13,19 +13,18 @@ import (
 // During an outage, these methods serve callers outside of the queue: they decide requests by policies, report to
 // Redis what was granted without it, and set cool-downs.
 
-// WhenLocally returns when the policy can grant the given number of permits to a caller outside of the queue. It also
-// starts the probe when that is due.
-func (h *Handle) WhenLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(*outage.Ledger) {})
+// WhenLocally returns when the policy can grant the given number of permits to a caller outside of the queue.
+func (h *Handle) WhenLocally(p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(p, permits, now, func(*outage.Ledger) {})
 }
 
 // TakeLocally is like WhenLocally, but has the policy grant the permits if that is possible now.
-func (h *Handle) TakeLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
-	return h.decideLocally(ctx, p, permits, now, func(ledger *outage.Ledger) { ledger.Take(p, permits, now) })
+func (h *Handle) TakeLocally(p *outage.Policy, permits int64, now time.Time) (at time.Time, err error) {
+	return h.decideLocally(p, permits, now, func(ledger *outage.Ledger) { ledger.Take(p, permits, now) })
 }
 
 // decideLocally is like WhenLocally, but calls grant under the lock if the permits can be granted now.
-func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits int64, now time.Time, grant func(*outage.Ledger)) (at time.Time, err error) {
+func (h *Handle) decideLocally(p *outage.Policy, permits int64, now time.Time, grant func(*outage.Ledger)) (at time.Time, err error) {
 	s := h.shard
 	s.Lock()
 	defer s.Unlock()
@@ -35,7 +34,6 @@ func (h *Handle) decideLocally(ctx context.Context, p *outage.Policy, permits in
 	health := h.Health()
 	since, cause := health.Since()
 	l := s.limiterLocked(&h.Link)
-	l.probeLocked(ctx, health)
 	ledger, at, _, err := l.whenLocallyLocked(p, permits, now, since, cause)
 	if err != nil {
 		return at, err

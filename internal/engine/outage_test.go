@@ -60,11 +60,12 @@ func TestOutage(t *testing.T) {
 			require.Equal(t, 7*time.Second, w.elapsed())
 		})
 		w.at(time.Second)
-		first := w.p.Sent()
-		require.LessOrEqual(t, first, 1+11*2*retry.MaxAttempts)
+		first, sent := w.p.Probes(), w.p.Sent()
+		require.LessOrEqual(t, sent, 1+11*2*retry.MaxAttempts)
 		w.at(25 * time.Second)
-		require.LessOrEqual(t, w.p.Sent()-first, 24, "one probe a second")
-		require.Greater(t, w.p.Sent()-first, 24*8/10)
+		require.Equal(t, sent, w.p.Sent())
+		require.LessOrEqual(t, w.p.Probes()-first, 24, "one probe a second")
+		require.Greater(t, w.p.Probes()-first, 24*8/10)
 		w.p.Fix()
 		back := time.Now()
 		for {
@@ -79,8 +80,8 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestOneProbeAtATime checks that there is only one probe at a time, even if it is slow, and that its result holds
-// for all limiters.
+// TestOneProbeAtATime checks that there is only one probe at a time, even if it is slow, that nobody waits for it, and that its
+// result holds for all limiters.
 func TestOneProbeAtATime(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
 		other := w.limiter(w.l.key + "other")
@@ -88,9 +89,9 @@ func TestOneProbeAtATime(t *testing.T) {
 		w.granted(1)
 		w.p.Cut(testworld.Rejected)
 		w.l.fails(1, permit.ErrUnavailable)
-		time.Sleep(1500 * time.Millisecond)
-		w.p.Always(testworld.Fault{After: 500 * time.Millisecond, Err: testworld.Rejected})
-		sent := w.p.Sent()
+		w.p.Always(testworld.Fault{After: 400 * time.Millisecond, Err: testworld.Rejected})
+		time.Sleep(1250 * time.Millisecond)
+		probes, sent, begin := w.p.Probes(), w.p.Sent(), time.Now()
 		var wg sync.WaitGroup
 		for range 20 {
 			wg.Go(func() {
@@ -100,7 +101,10 @@ func TestOneProbeAtATime(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		require.Equal(t, sent+1, w.p.Sent())
+		require.Equal(t, begin, time.Now())
+		require.Equal(t, sent, w.p.Sent())
+		time.Sleep(10 * time.Second)
+		require.LessOrEqual(t, w.p.Probes()-probes, 10)
 
 		var served [2]time.Duration
 		for i, l := range []*limiter{w.l, other} {
@@ -174,8 +178,8 @@ func TestHiccup(t *testing.T) {
 		inWorld(t, overall(1000, time.Second), func(t *testing.T, w *world) {
 			w.granted(1)
 			var left atomic.Int64
-			w.p.Hook(func(testworld.Call) testworld.Fault {
-				if left.Add(-1) >= 0 {
+			w.p.Hook(func(c testworld.Call) testworld.Fault {
+				if c.Op != "probe" && left.Add(-1) >= 0 {
 					return fault
 				}
 				return testworld.Fault{}
@@ -218,7 +222,11 @@ func TestContextEndsTheWaitForRedis(t *testing.T) {
 		w.idle()
 		sent := w.p.Sent()
 		time.Sleep(time.Hour)
-		require.Equal(t, sent, w.p.Sent(), "nobody waits, nobody probes")
+		require.Equal(t, sent, w.p.Sent(), "nobody waits, nobody asks")
+		require.True(t, w.l.Health().Down())
+		w.p.Fix()
+		time.Sleep(1250 * time.Millisecond)
+		require.False(t, w.l.Health().Down())
 	})
 }
 
@@ -248,7 +256,7 @@ func TestLocalFaultIsNoOutage(t *testing.T) {
 // applies to the limiters on the same shard.
 func TestOutageOfAShard(t *testing.T) {
 	inWorld(t, overall(10, time.Minute), func(t *testing.T, w *world) {
-		w.p.Divide(func(key string) (any, bool) { return key[:1], key != "unknown" })
+		w.p.Divide(func(key string) string { return map[bool]string{true: key[:1]}[key != "unknown"] })
 		far, near, unknown := w.limiter("far"), w.limiter("limiter 2"), w.limiter("unknown")
 		for _, l := range []*limiter{far, near, unknown} {
 			w.server.SetRate(l.key, overall(10, time.Minute))
@@ -265,7 +273,7 @@ func TestOutageOfAShard(t *testing.T) {
 			require.True(t, l.within(1, 0))
 		}
 		w.l.fails(1, permit.ErrUnavailable)
-	}, divided)
+	})
 }
 
 // TestLostReplyIsAReplay checks that a request whose reply is lost is sent again, under the same ID and as a

@@ -222,7 +222,7 @@ func TestNothingIsLostAndNothingGrantedTwice(t *testing.T) {
 				f.Before = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
 				f.After = time.Duration(random.Int64N(slow+1)) * time.Millisecond / 2
 				id := fmt.Sprint(c.Op, c.ID)
-				if c.Op == "heal" || failed[id] == retry.MaxAttempts-1 || random.IntN(100) >= faulty {
+				if c.Op == "heal" || c.Op == "probe" || failed[id] == retry.MaxAttempts-1 || random.IntN(100) >= faulty {
 					return f
 				}
 				failed[id]++

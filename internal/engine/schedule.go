@@ -15,7 +15,7 @@ import (
 func (l *limiter) mayTryLocked() bool {
 	n := l.flights.ofTries()
 	if n < maxTries || l.link.Health().Down() {
-		return true // during an outage a flight makes no call, but for the probe, so that nobody waits for those in flight
+		return true // during an outage a flight makes no call, so that nobody waits for those in flight
 	}
 	// The clock is not read for every request of a crowd, because that would cost a tenth of an acquire.
 	return n < maxSlowTries && (l.tries.n < 8 || l.tries.n%64 == 0) && time.Since(l.flights[0].begin) > slowFlight

@@ -24,7 +24,6 @@ type shard struct {
 	idle     *limiter                  // the one that was idle last; any other is in use
 	free     *limiter                  // one that was evicted, kept for reuse
 	closed   bool
-	health   outage.Health  // of a part of a divided Redis that cannot be told from others
 	ready    []*flight      // they leave when the lock is free
 	ended    []*request     // their callers go on when the lock is free
 	memory   *outage.Memory // for outages; nil as long as no request has a policy
@@ -193,6 +192,3 @@ func (s *shard) Learn(k *link.Link, a *permit.Reply, began time.Time) {
 	defer s.Unlock()
 	s.limiterLocked(k).learnRateLocked(a, began)
 }
-
-// Health returns the health that the limiters of the shard share, for limiters whose part of Redis is not known.
-func (s *shard) Health() *outage.Health { return &s.health }

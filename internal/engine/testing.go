@@ -111,9 +111,6 @@ func (e *Engine) CheckIdle() error {
 	}
 	for i := range e.shards {
 		s, kept := &e.shards[i], 0
-		if !s.health.Idle() {
-			errs = append(errs, errors.New("somebody waits for a reply of a part of Redis, or a timer for that is armed"))
-		}
 		s.Lock()
 		limiters := []*limiter{}
 		if s.free != nil {

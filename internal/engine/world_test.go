@@ -100,8 +100,6 @@ func outageLimit(d time.Duration) func(*engine.Config) {
 
 func rejectEarly(c *engine.Config) { c.RejectEarly = true }
 
-func divided(c *engine.Config) { c.Divided = true }
-
 func overall(permits int64, interval time.Duration) permit.Rate {
 	return permit.Rate{Permits: permits, Interval: interval}
 }
@@ -294,6 +292,16 @@ func (w *world) goesAway() (begun time.Time) {
 	begun, err = w.l.Health().Since()
 	require.Error(w.t, err)
 	return begun
+}
+
+// back lets the server work again, and returns when the process has noticed.
+func (w *world) back() {
+	w.t.Helper()
+	w.p.Fix()
+	over, err := w.l.Health().Outage()
+	require.Error(w.t, err)
+	<-over
+	time.Sleep(time.Until(time.Now().Truncate(time.Millisecond).Add(time.Millisecond))) // waits are in ms
 }
 
 // leaving returns the context of a caller that leaves after d.

@@ -137,7 +137,7 @@ func (r *reports) note(source string, rejected int) {
 const authorized = "X-Gateway-Token: sixteen-letters-\r\n"
 
 // TestStrangersAreCut checks when the server leaves a client that has no token: one that says nothing, one whose header or body
-// trickles, and one that keeps its connection after its rejection.
+// trickles, and one that keeps its connection after its rejection, or sends half of a header by HTTP/2.
 func TestStrangersAreCut(t *testing.T) {
 	served(t, 0, says(200, "ok"), func(t *testing.T, p *pipes, _ *reports) {
 		silent := p.dial("192.0.2.1:1000")
@@ -145,6 +145,9 @@ func TestStrangersAreCut(t *testing.T) {
 		length := p.dial("192.0.2.1:1002").send("POST /a.example.com/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
 		chunked := p.dial("192.0.2.1:1003").send("POST /a.example.com/ HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
 		idle := p.dial("192.0.2.1:1004").send("GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n\r\n")
+		half := p.dial("192.0.2.1:1005").send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" +
+			"\x00\x00\x00\x04\x00\x00\x00\x00\x00" + // SETTINGS
+			"\x00\x00\x01\x01\x00\x00\x00\x00\x01\x82") // HEADERS of stream 1, without END_HEADERS
 		trickles := []*stranger{header, length, chunked}
 		for range 9 {
 			time.Sleep(time.Second)
@@ -153,7 +156,7 @@ func TestStrangersAreCut(t *testing.T) {
 			}
 		}
 		synctest.Wait()
-		for _, s := range append(trickles, silent) {
+		for _, s := range append(trickles, silent, half) {
 			require.Zero(t, s.left())
 		}
 		require.Contains(t, idle.all(), "401 Unauthorized")
@@ -167,6 +170,7 @@ func TestStrangersAreCut(t *testing.T) {
 			require.Contains(t, s.all(), "401 Unauthorized")
 		}
 		require.Equal(t, idleTimeout, idle.left())
+		require.Equal(t, idleTimeout+time.Second, half.left(), "net/http says goodbye a second before")
 	})
 }
 

@@ -58,6 +58,8 @@ type Key struct {
 	// Calls is how many calls NoDrift makes. The default is 1,000,000. If it is less than 10,000, other checks
 	// make fewer calls too.
 	Calls int
+	// Random is what the checks draw from. The default draws the same each time.
+	Random *rand.Rand
 
 	// StepClock puts the limiter's clock forward, or back if d is negative. If it is nil, ClockSteps is
 	// skipped.
@@ -174,7 +176,10 @@ func (s Key) caller(ctx context.Context) *caller {
 	if s.Calls == 0 {
 		s.Calls = 1_000_000
 	}
-	return &caller{Key: s, ctx: ctx, l: s.New(), random: rand.New(rand.NewPCG(7, 7)), begin: time.Now()}
+	if s.Random == nil {
+		s.Random = rand.New(rand.NewPCG(7, 7))
+	}
+	return &caller{Key: s, ctx: ctx, l: s.New(), random: s.Random, begin: time.Now()}
 }
 
 func (c *caller) now() time.Duration { return time.Since(c.begin) }

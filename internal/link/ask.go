@@ -25,13 +25,20 @@ type Asked struct {
 
 // Peek returns the reply that a request would get, without taking permits and without keeping the limiter alive.
 func (l *Link) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := l.ask(ctx, one(permits), permit.Batch{DryRun: true})
-	return a, err
+	return l.look(ctx, permits, permit.Batch{DryRun: true})
 }
 
 // Look is like [Link.Peek], but keeps the limiter alive, as a call that takes permits does.
 func (l *Link) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	a, _, err := l.ask(ctx, one(permits), permit.Batch{DryRun: true, Renew: true})
+	return l.look(ctx, permits, permit.Batch{DryRun: true, Renew: true})
+}
+
+// look makes the call b, which takes nothing.
+func (l *Link) look(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, err error) {
+	err = l.unlessDown(ctx, "acquire", func(ctx context.Context) (err error) {
+		a, _, err = l.ask(ctx, one(permits), b)
+		return err
+	})
 	return a, err
 }
 

@@ -29,13 +29,9 @@ type Backend interface {
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
 	// Reserve holds permits.
 	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
-	// Probe makes one attempt at a write that changes nothing. It is rejected wherever the writes of the other methods
-	// are.
-	Probe(ctx context.Context) error
-	// Apart returns what makes probes on a connection of its own that w is told of; nil if there is none.
-	Apart(ctx context.Context, w permit.Wire) permit.Prober
-	// Traffic returns what is on its way to the server that holds the permits.
-	Traffic() permit.Traffic
+	// Probe and Sweep are what an [outage.Server] needs.
+	Probe(patience time.Duration) error
+	Sweep()
 	// Shortage returns why calls wait for a connection, a *[retry.Shortage], or nil if they do not.
 	Shortage() error
 	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Unchecked.
@@ -52,9 +48,9 @@ type Backends interface {
 	Joint(parts []permit.Part) bool
 	// AcquireAll asks for all parts at one instant, sets their types, and returns the indexes of those that reject.
 	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error)
-	// Shard returns the part of a divided Redis that holds a limiter, as a comparable value. It reports false
-	// if that is not known.
-	Shard(key string) (any, bool)
+	// Server returns the address of the server of a divided Redis that holds a limiter: a master of a cluster or a shard of a
+	// ring. It is empty if that is not known, or if Redis is not divided.
+	Server(key string) (addr string)
 }
 
 // A Queue is where the callers of this process wait, for limiters whose keys hash alike. It must not be locked when its
@@ -70,20 +66,16 @@ type Queue interface {
 	Changed(key string)
 	// Background runs f in a goroutine of its own, for which Close of the client waits. It returns ErrClosed after that.
 	Background(f func()) error
-	// Health returns that of the part of Redis that holds the limiters, if it cannot be told from other parts.
-	Health() *outage.Health
 }
 
 // A System is what the links of one client share. Its fields are set before it is used.
 type System struct {
 	Backends Backends
-	Divided  bool                              // over several parts of Redis, of which one may be down while others are up
 	Closed   chan struct{}                     // is closed when the client is
 	Observe  func(Event)                       // called without locks; may be nil
-	Slow     func(h *outage.Health, err error) // the Redis of that health is down because its replies are slow
+	Began    func(h *outage.Health, err error) // an outage of the Redis of that health has begun
 
-	health  outage.Health // of the only Redis, if it is not divided
-	healths sync.Map      // *outage.Health by the value that Backends.Shard returns
+	healths outage.Healths
 }
 
 // IsClosed reports whether the client is closed.
@@ -96,8 +88,11 @@ func (s *System) IsClosed() bool {
 	}
 }
 
-// Idle reports whether no call is waited for in the only Redis, and no timer is armed for that.
-func (s *System) Idle() bool { return s.health.Idle() }
+// Idle reports whether no call is waited for, and no timer is armed for that.
+func (s *System) Idle() bool { return s.healths.Idle() }
+
+// Replied records that Redis has let this user in.
+func (s *System) Replied() { s.healths.Replied() }
 
 // An EventKind tells what happened.
 type EventKind int
@@ -133,37 +128,31 @@ type Link struct {
 	Queue   Queue
 }
 
-// Health returns the health of the Redis that holds the limiter, on a ring that of its shard. On a cluster the
-// node is not known, nor is the shard of a ring always; then it is the health shared by the limiters whose keys
-// hash alike.
+// Health returns the health of the server that holds the limiter.
 func (l *Link) Health() *outage.Health {
-	s := l.System
-	if !s.Divided {
-		return &s.health
-	}
-	shard, ok := s.Backends.Shard(l.Key)
-	if !ok {
-		return l.Queue.Health()
-	}
-	o, ok := s.healths.Load(shard)
-	if !ok {
-		o, _ = s.healths.LoadOrStore(shard, new(outage.Health))
-	}
-	return o.(*outage.Health)
+	return l.System.healths.Of(l.System.Backends.Server(l.Key))
 }
 
-// TooSlow implements [outage.Owner].
-func (l *Link) TooSlow(err error) {
-	l.System.Slow(l.Health(), err)
+// The methods below make a Link an outage.Server.
+
+// Probe has the server carry out a write that changes nothing.
+func (l *Link) Probe(patience time.Duration) error { return l.Backend.Probe(patience) }
+
+// Sweep drops the idle connections to the server that are broken.
+func (l *Link) Sweep() { l.Backend.Sweep() }
+
+// Done is closed when the client is.
+func (l *Link) Done() <-chan struct{} { return l.System.Closed }
+
+// Began tells the callers in flight, and the observer, that an outage has begun.
+func (l *Link) Began(h *outage.Health, err error) {
+	l.System.Began(h, err)
 	l.observe(Event{Kind: OutageBegan, Err: err})
 }
 
-// Traffic implements [outage.Owner].
-func (l *Link) Traffic() permit.Traffic { return l.Backend.Traffic() }
-
-// Apart implements [outage.Owner].
-func (l *Link) Apart(ctx context.Context, w permit.Wire) permit.Prober {
-	return l.Backend.Apart(ctx, w)
+// Ended tells the observer that the outage has ended.
+func (l *Link) Ended(lasted time.Duration, granted int64) {
+	l.observe(Event{Kind: OutageEnded, Duration: lasted, Granted: granted})
 }
 
 // ready returns the reason why a call cannot be made, if any. An error of the context comes first.

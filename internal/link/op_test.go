@@ -27,15 +27,24 @@ func (q *queue) Lock()        { q.Mutex.Lock() }
 func (q *queue) Unlock()      { q.Mutex.Unlock() }
 func (q *queue) Touch(string) { q.touched++ }
 
-// A backend has no shortage.
-type backend struct{ Backend }
+// A backend has no shortage, and the probes of the witness end with err.
+type backend struct {
+	Backend
+	err error
+}
 
-func (backend) Shortage() error         { return nil }
-func (backend) Traffic() permit.Traffic { return permit.Traffic{} }
+func (backend) Shortage() error               { return nil }
+func (b backend) Probe(d time.Duration) error { return b.err }
+func (backend) Sweep()                        {}
+
+// Backends are those of one server.
+type backends struct{ Backends }
+
+func (backends) Server(string) string { return "" }
 
 func newLink() (*Link, *queue) {
 	q := &queue{}
-	return &Link{Name: "limiter", Backend: backend{}, Queue: q, System: &System{Closed: make(chan struct{})}}, q
+	return &Link{Name: "limiter", Backend: backend{}, Queue: q, System: &System{Backends: backends{}, Closed: make(chan struct{}), Began: func(*outage.Health, error) {}}}, q
 }
 
 // TestSteps checks that each call of an operation is repeated until there is a reply, that its results are yielded, and that
@@ -98,11 +107,15 @@ func TestResultOfACallThatIsNotMade(t *testing.T) {
 			return "done", made < 2, nil
 		}}) {
 			results, last = append(results, r), err
-			l.Health().MarkDown(time.Now(), errors.New("down"), false)
+			refused := &retry.Error{Err: errors.New("down"), Outcome: retry.NotExecuted}
+			l.Backend = backend{err: refused}
+			l.Health().End(t.Context(), l.Health().Begin(l), refused)
+			l.Health().Await(nil, nil)
 		}
 		require.ErrorIs(t, last, permit.ErrUnavailable)
 		require.Equal(t, []string{"done", "done"}, results)
 		require.Equal(t, 1, made)
+		close(l.System.Closed)
 	})
 }
 
@@ -117,4 +130,4 @@ func TestStepsThatAreLeft(t *testing.T) {
 	require.True(t, l.Health().Idle())
 }
 
-var _ outage.Owner = (*Link)(nil)
+var _ outage.Server = (*Link)(nil)

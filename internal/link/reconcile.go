@@ -13,7 +13,7 @@ import (
 // Reconcile tells Redis of the pending grants in ledger, which are of this limiter, for a caller outside of its queue.
 func (l *Link) Reconcile(ctx context.Context, ledger *outage.Ledger) error {
 	ctx = context.WithoutCancel(ctx)
-	return l.gated(ctx, "charge", func(bool) error { return l.reconcile(ctx, ledger) })
+	return l.Read(ctx, "charge", func(bool) error { return l.reconcile(ctx, ledger) })
 }
 
 // reconcile reports the pending grants of ledger to Redis; see [outage.Ledger.Reconcile]. It needs no limiter, because an idle
@@ -30,7 +30,7 @@ func (l *Link) reconcile(ctx context.Context, ledger *outage.Ledger) error {
 // report makes one call. Its errors are those of [outage.Reporter].
 func (l *Link) report(ctx context.Context, b permit.Batch) (a permit.Reply, rejection, err error) {
 	l.Touch()
-	a, _, err = l.Attempt(ctx, nil, nil, &b)
+	a, err = l.Attempt(ctx, nil, &b)
 	l.Touch()
 	if err == nil && a.Next == permit.Heal && !b.Healed && a.Granted[0] == 0 {
 		b.Healed = true

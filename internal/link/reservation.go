@@ -73,8 +73,9 @@ func (r *Reservation) call(want int64) permit.Reservation {
 // interval; see undo.
 func (r *Reservation) Refund() {
 	call := r.call(0)
-	err := r.Link.undo(func() error {
-		_, err := r.Link.Backend.Reserve(context.Background(), call)
+	ctx := context.Background()
+	err := r.Link.undo(ctx, func() error {
+		_, err := r.Link.Backend.Reserve(ctx, call)
 		return err
 	})
 	if _, lost := err.(*retry.Error); !lost {

@@ -3,120 +3,222 @@
 package outage
 
 import (
-	"fmt"
-	"math/rand/v2"
+	"context"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A Health is what a process knows of one Redis: whether it is down. While it is down, one call at a time
-// probes it, about once a second, and the other calls do not reach the network. Methods are safe for concurrent
-// use.
+// A Health is what a process knows of one server: whether it is down. Methods are safe for concurrent use.
 //
-// An outage begins when a call has failed in all its attempts ([Health.MarkDown]), or when Redis takes too long to
-// reply; see [Call]. It ends with a reply that shows that what failed works again; see [Health.Replied].
+// Calls do not decide that. An attempt that fails, or a silence of all attempts for half a second, raises a suspicion, and
+// then the witness asks the server; see witness.go. The zero value is the Health of a server that is up.
 type Health struct {
-	down     atomic.Bool // as err, for who only wants to know whether there is an outage
-	mu       sync.Mutex
-	err      error         // why it is down; nil while it is up
-	since    time.Time     // when that became known
-	ended    time.Time     // when the last outage was over
-	next     time.Time     // of the next probe
-	over     chan struct{} // closed when Redis is up again
-	granted  int64         // requests that a policy granted during the outage
-	slow     bool          // the outage ends only with a prompt reply
-	rejected bool          // the outage ends only with a write
-	failure  error         // how the last attempt failed; nil if there has been a reply since
-	probing  time.Time     // since when a probe has been on its way; zero if there is none
+	down atomic.Bool // as err, for who only wants to know whether there is an outage
 
-	unanswered unansweredCalls
+	mu      sync.Mutex
+	err     error              // why the server is down; nil while it is up
+	since   time.Time          // when that became known
+	over    chan struct{}      // closed when it is up again
+	up      context.Context    // ends when an outage begins; nil if nobody waits for that
+	fall    context.CancelFunc // ends up
+	granted int64              // requests that a policy granted during the outage
+	failure error              // how the last attempt failed; nil if there has been a reply since
+	known   bool               // the server has let this user in
+
+	open      int           // attempts that have not ended
+	answered  time.Time     // when the latest attempt was sent that had a reply in time
+	unheard   time.Time     // since when no attempt has had a reply in time; zero if none is expected
+	silent    time.Time     // the same, but that the witness may have had one
+	server    Server        // of the latest attempt
+	suspected time.Time     // since when there is a suspicion: from the attempt that failed, or the beginning of the silence
+	acquitted time.Time     // when the latest suspicion ended without an outage
+	timer     *time.Timer   // fires when the silence is suspicious, or before that
+	armed     bool          // the timer runs
+	verdict   chan struct{} // closed when the witness knows whether there is an outage; nil if it is not asking
 }
 
 const (
-	// probeEvery is the pause between two probes, to which up to a quarter is added.
-	probeEvery = time.Second
-	// maxProbe is how long a probe may take before another one is made beside it, in case its connection hangs.
-	maxProbe = 10 * time.Second
-	// prompt is the time within which the reply to a probe must come to end an outage because of slow replies. It is
-	// half of tooSlow, so that a Redis that is just fast enough, or just too slow, does not go up and down.
-	prompt = tooSlow / 2
-	// MaxProof is how long the proof that an outage is over may take.
-	MaxProof = tooSlow
+	// suspicious is how long a silence lasts until the witness asks.
+	suspicious = 500 * time.Millisecond
+	// tooSlow is how long a reply may take. A server seldom lets its own callers wait for longer than that.
+	tooSlow = time.Second
 )
 
-// Allow reports whether a call may be made now; then err is nil. Otherwise err is why Redis is down, and the caller
-// may try again at next, or as soon as over is closed. While Redis is up, next is zero; if err is nil and next is not
-// zero, the call is the probe.
-//
-// After a nil error the caller has to call End for c when it has given up the call, and may do so in any case.
-func (h *Health) Allow(c *Call) (next time.Time, over <-chan struct{}, err error) {
+// Begin records that an attempt at a call to s is sent, and returns when. End has to follow.
+func (h *Health) Begin(s Server) (sent time.Time) {
+	sent = time.Now()
+	h.mu.Lock()
+	h.open++
+	h.server = s
+	if h.silent.IsZero() {
+		h.silent = sent
+	}
+	if h.unheard.IsZero() {
+		h.unheard = sent
+	}
+	h.armLocked(sent)
+	h.mu.Unlock()
+	return sent
+}
+
+// End records that an attempt has ended with err. If ctx is done, its caller may have left before there was a reply. An
+// error that is not a *[retry.Error] is a reply. If a server that has never replied does not let this user in, that is no
+// outage but a wrong setting, which another attempt would meet again: End makes the Outcome of the error Executed.
+func (h *Health) End(ctx context.Context, sent time.Time, err error) {
+	failure, failed := err.(*retry.Error)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err == nil {
-		h.unanswered.begin(h, c)
-		return time.Time{}, nil, nil
+	h.open--
+	switch {
+	case !failed || failure.Elsewhere || failure.Answered && failure.Outcome == retry.Executed:
+		h.failure, h.known = nil, true
+		if now := time.Now(); now.Sub(sent) < tooSlow {
+			h.heardLocked(now)
+			h.unheard = h.silent
+			if sent.After(h.answered) {
+				h.answered = sent
+			}
+		}
+	case failure.Handshake && !h.known:
+		failure.Outcome = retry.Executed
+		h.heardLocked(time.Now())
+	case failure.Local, ctx.Err() != nil && !failure.Answered:
+		// It may not have been sent, or its reply may yet come. The silence goes on.
+	default:
+		h.failure = failure.Err
+		if failure.Outcome == retry.Unknown { // until now it may only have been slow
+			sent = time.Now()
+		}
+		h.suspectLocked(sent)
 	}
-	if h.takeProbeLocked(c) {
-		return h.next, nil, nil
-	}
-	return h.next, h.over, h.err
 }
 
-// TryProbe is like Allow for a caller that makes no call but the probe. It reports whether c is the probe.
-func (h *Health) TryProbe(c *Call) bool {
+// heardLocked begins a new silence, if a reply is expected.
+func (h *Health) heardLocked(now time.Time) {
+	if h.silent = now; h.open == 0 {
+		h.silent = time.Time{}
+	}
+}
+
+// armLocked starts the timer, unless it runs.
+func (h *Health) armLocked(now time.Time) {
+	if h.armed || h.err != nil || h.silent.IsZero() {
+		return
+	}
+	h.armed = true
+	d := suspicious - now.Sub(h.silent)
+	if h.timer == nil {
+		h.timer = time.AfterFunc(d, h.listen)
+	} else {
+		h.timer.Reset(d)
+	}
+}
+
+// listen runs when the timer fires. A process that has stood still itself finds a silence, too; the witness finds out.
+func (h *Health) listen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.err != nil && h.takeProbeLocked(c)
+	h.armed = false
+	if now := time.Now(); h.silent.IsZero() || now.Sub(h.silent) < suspicious {
+		h.armLocked(now)
+	} else {
+		h.suspectLocked(h.silent)
+	}
 }
 
-func (h *Health) takeProbeLocked(c *Call) bool {
-	now := time.Now()
-	if now.Before(h.next) {
-		return false
+// suspectLocked has the witness ask the server, unless it is asking or there is an outage. The suspicion is about what has
+// happened since an instant.
+func (h *Health) suspectLocked(since time.Time) {
+	if h.verdict == nil && h.err == nil {
+		h.suspected = since
+		h.verdict = make(chan struct{})
+		go h.witness(h.server, h.acquitted.Add(askedAgain))
 	}
-	h.next = now.Add(ProbePause())
-	if !h.probing.IsZero() && now.Sub(h.probing) < maxProbe {
-		return false
-	}
-	h.probing = now
-	c.open, c.probe = true, true
-	return true
 }
 
-// Next is like Allow for a caller that makes no call: it leaves the probe to others.
-func (h *Health) Next() (next time.Time, over <-chan struct{}, down bool) {
+// Await returns when the witness knows whether there is an outage, if it is asking, or when one of the channels is closed.
+// It is for a caller whose attempt has failed.
+func (h *Health) Await(one, other <-chan struct{}) {
+	h.mu.Lock()
+	verdict := h.verdict
+	h.mu.Unlock()
+	if verdict == nil {
+		return
+	}
+	select {
+	case <-verdict:
+	case <-one:
+	case <-other:
+	}
+}
+
+// Suspected reports whether the witness is asking, or calls have had no reply for so long that it would ask, or has.
+func (h *Health) Suspected() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.next, h.over, h.err != nil
+	return h.verdict != nil || !h.unheard.IsZero() && time.Since(h.unheard) >= suspicious
 }
 
-// MarkDown records that Redis did not execute a call in any attempt; the last attempt was sent at the given instant.
-// With rejected set, Redis refused to write. MarkDown reports whether an outage begins with that. A call that was
-// sent before the last outage was over does not begin another one.
-func (h *Health) MarkDown(sent time.Time, err error, rejected bool) (began bool) {
+// isKnown reports whether the server has let this user in.
+func (h *Health) isKnown() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.err == nil && sent.Before(h.ended) {
-		return false
-	}
-	if began = h.err == nil; began {
-		h.beginLocked()
-	}
-	h.err = err
-	h.rejected = h.rejected || rejected
-	return began
+	return h.known
 }
 
-// Failed records that an attempt got no reply because of err, or that Redis refused to run it.
-func (h *Health) Failed(err error) {
+// replied records that the server has let this user in.
+func (h *Health) replied() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.failure = err
+	h.known = true
 }
 
-// Failure returns why Redis is known to be down, or else how the last attempt failed, or nil if there has been a reply
-// since.
+// Down reports whether there is an outage. It takes no lock.
+func (h *Health) Down() bool { return h.down.Load() }
+
+// Since returns since when there has been an outage, and why. The error is nil if there is none.
+func (h *Health) Since() (since time.Time, err error) {
+	if !h.down.Load() {
+		return time.Time{}, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.since, h.err
+}
+
+// Outage returns why the server is down, and a channel that is closed when it is up again. The error is nil if it is up.
+func (h *Health) Outage() (over <-chan struct{}, err error) {
+	if !h.down.Load() {
+		return nil, nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over, h.err
+}
+
+// UntilOutage returns a context that ends with ctx, and during an outage. The caller has to call end.
+func (h *Health) UntilOutage(ctx context.Context) (bounded context.Context, end func()) {
+	bounded, cancel := context.WithCancel(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err != nil {
+		cancel()
+		return bounded, cancel
+	}
+	if h.up == nil {
+		h.up, h.fall = context.WithCancel(context.Background())
+	}
+	stop := context.AfterFunc(h.up, cancel)
+	return bounded, func() {
+		stop()
+		cancel()
+	}
+}
+
+// Failure returns why the server is down, or else how the last attempt failed, or nil if there has been a reply since.
 func (h *Health) Failure() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -126,98 +228,6 @@ func (h *Health) Failure() error {
 	return h.failure
 }
 
-// beginLocked begins an outage, whose cause the caller sets.
-func (h *Health) beginLocked() {
-	now := time.Now()
-	h.down.Store(true)
-	h.over = make(chan struct{})
-	h.since, h.granted, h.probing = now, 0, time.Time{}
-	h.next = now.Add(ProbePause())
-	h.slow, h.rejected = false, false
-	h.unanswered.clear()
-}
-
-// A Reply classifies what the reply to a call shows about Redis.
-type Reply int
-
-const (
-	NotYet Reply = iota // Redis is there, but refuses to run the call for now
-	Ran                 // Redis ran the call, whatever came of it
-	Wrote               // Redis would have carried out a write
-)
-
-// Replied records the reply to a call that was sent at the given instant, on behalf of c, which may be nil. If that
-// ends an outage, it returns how long the outage lasted and how many requests were granted during it.
-//
-// The end of an outage depends on how it began. If no call got a reply, any reply to a call that Redis ran ends it.
-// If Redis took too long to reply, a prompt reply to a call that was sent during the outage ends it; late replies,
-// and replies to earlier calls, show nothing. If Redis refused to write, a write ends it: a rejection for lack of
-// permits only reads, and a Redis that is out of memory runs a script that frees something first. After any other
-// reply the next call is a probe.
-func (h *Health) Replied(c *Call, sent time.Time, what Reply) (ended bool, lasted time.Duration, granted int64) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	now := time.Now()
-	took := now.Sub(sent)
-	if what != NotYet {
-		h.failure = nil
-	}
-	if h.err == nil {
-		if took < tooSlow {
-			h.unanswered.broken(c, sent, now)
-		}
-		return false, 0, 0
-	}
-	if what == NotYet {
-		return false, 0, 0
-	}
-	if took >= tooSlow {
-		h.slow = true
-	}
-	if h.slow && took >= prompt {
-		h.err = fmt.Errorf("a reply from Redis took %v; an outage because of slow replies ends with one within %v",
-			took.Round(time.Millisecond), prompt)
-		return false, 0, 0
-	}
-	if h.slow && sent.Before(h.since) {
-		return false, 0, 0
-	}
-	if h.rejected && what != Wrote {
-		h.next = now // it may well be over: whoever asks next finds out
-		return false, 0, 0
-	}
-	h.err, h.ended = nil, now
-	h.down.Store(false)
-	close(h.over)
-	return true, now.Sub(h.since), h.granted
-}
-
-// End records that c is over, or that nobody waits for its reply any more.
-func (h *Health) End(c *Call) {
-	if !c.open {
-		return
-	}
-	c.open = false
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if c.probe {
-		c.probe, h.probing = false, time.Time{}
-	}
-	if c.silent {
-		h.unanswered.end(c)
-	}
-}
-
-// Down reports whether Redis is known to be down. It takes no lock.
-func (h *Health) Down() bool { return h.down.Load() }
-
-// Since returns since when Redis is known to be down, and why. The error is nil while Redis is up.
-func (h *Health) Since() (since time.Time, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.since, h.err
-}
-
 // CountGrant counts a request that a policy granted.
 func (h *Health) CountGrant() {
 	h.mu.Lock()
@@ -225,12 +235,13 @@ func (h *Health) CountGrant() {
 	h.granted++
 }
 
-// Idle reports whether no call is waited for and no timer is armed.
+// Idle reports whether no attempt is in flight and the witness is not asking. It stops the timer, which may run on for a
+// while.
 func (h *Health) Idle() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.unanswered.first == nil && h.probing.IsZero() && (h.unanswered.timer == nil || !h.unanswered.timer.Stop())
+	if h.armed && h.open == 0 && h.timer.Stop() {
+		h.armed = false
+	}
+	return h.open == 0 && !h.armed && h.verdict == nil
 }
-
-// ProbePause returns the pause before the next probe.
-func ProbePause() time.Duration { return probeEvery + rand.N(probeEvery/4) }

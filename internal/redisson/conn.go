@@ -79,7 +79,7 @@ func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
 
 // Shard returns the shard of a ring that holds a key. It reports false if the client is not a ring, or if the
 // shard is not known.
-func (c *Conn) Shard(key string) (any, bool) { return dispatch.ShardOf(c.sender, key) }
+func (c *Conn) Server(key string) string { return dispatch.ServerOf(c.sender, key) }
 
 // A Limiter is one limiter in Redis. Its methods make one attempt, and those that need more calls return a [permit.Op].
 type Limiter struct {

@@ -33,6 +33,15 @@ const (
 	LoseReply        // Redis has executed the request
 )
 
+// A Spoil is what a [Proxy] does to the connections that are open when it is told to: at their next request.
+type Spoil int
+
+const (
+	SpoilReset   Spoil = iota + 1 // the client sees a reset, and Redis gets nothing, as behind a load balancer that has forgotten the connection
+	SpoilSilent                   // nothing arrives, and nobody says so, as after a power failure at the other end
+	SpoilReplies                  // Redis executes the request, and the connection ends before the reply
+)
+
 // ProxyCounts counts what a [Proxy] has done. A lost reply counts once Redis has sent it, so that the request was
 // executed.
 type ProxyCounts struct {
@@ -98,6 +107,18 @@ func (p *Proxy) Cut(reset bool) {
 		}
 	})
 }
+
+// Spoil breaks every connection that is open now, at its next request. Those that are opened later work.
+func (p *Proxy) Spoil(how Spoil) {
+	p.locked(func() {
+		for l := range p.links {
+			l.spoilt = how
+		}
+	})
+}
+
+// Redirect has the connections that are opened from now on lead to another server, as when a name is pointed elsewhere.
+func (p *Proxy) Redirect(target string) { p.locked(func() { p.target = target }) }
 
 // Hold holds back all replies, as a network does that is down for a while, until Unhold lets them pass.
 func (p *Proxy) Hold() {
@@ -179,6 +200,7 @@ type link struct {
 	asked          chan Fault // the faults of the requests that Redis has and has not replied to
 	gone           chan struct{}
 	once           sync.Once
+	spoilt         Spoil // protected by the proxy's mu
 }
 
 func (l *link) cut(reset bool) {
@@ -193,7 +215,9 @@ func (l *link) cut(reset bool) {
 }
 
 func (p *Proxy) serve(client net.Conn) {
-	server, err := net.DialTimeout("tcp", p.target, 5*time.Second)
+	var target string
+	p.locked(func() { target = p.target })
+	server, err := net.DialTimeout("tcp", target, 5*time.Second)
 	if err != nil {
 		_ = client.Close()
 		return
@@ -220,10 +244,17 @@ func (p *Proxy) ask(l *link) (reset bool) {
 			return false
 		}
 		var f Fault
+		var spoilt Spoil
 		p.locked(func() {
 			p.counts.Requests++
 			if p.judge != nil {
 				f = p.judge(words)
+			}
+			switch spoilt = l.spoilt; spoilt {
+			case SpoilReset:
+				f = Fault{Lose: LoseRequest, Reset: true}
+			case SpoilReplies:
+				f = Fault{Lose: LoseReply}
 			}
 			if f.Lose == LoseRequest {
 				p.counts.LostRequests++
@@ -233,6 +264,9 @@ func (p *Proxy) ask(l *link) (reset bool) {
 		})
 		if f.Lose == LoseRequest {
 			return f.Reset
+		}
+		if spoilt == SpoilSilent {
+			continue
 		}
 		f.asked = time.Now()
 		fates := []Fault{f}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -158,4 +159,26 @@ func TestProxyRejects(t *testing.T) {
 	assert.Equal(t, "dial", dial.Op)
 	p.Admit()
 	assert.Equal(t, int64(3), through.Incr(ctx, name).Val())
+}
+
+// TestProxySpoilsWhatIsOpen breaks a connection at its next request, in each way, and leads those that are opened later to where
+// it was told.
+func TestProxySpoilsWhatIsOpen(t *testing.T) {
+	for how, want := range map[Spoil]struct {
+		executed string
+		err      error
+	}{SpoilReset: {"1", io.EOF}, SpoilReplies: {"2", io.EOF}, SpoilSilent: {"1", os.ErrDeadlineExceeded}} {
+		p, through, past := proxied(t)
+		ctx, name := t.Context(), Key(t)
+		through.Options().ReadTimeout = 50 * time.Millisecond
+		require.NoError(t, through.Incr(ctx, name).Err())
+		p.Spoil(how)
+		require.ErrorIs(t, through.Incr(ctx, name).Err(), want.err)
+		require.Equal(t, want.executed, past.Get(ctx, name).Val())
+		require.NoError(t, through.Incr(ctx, name).Err(), "a new connection")
+		p.Redirect(Start(t).Addr())
+		require.NoError(t, through.Incr(ctx, name).Err(), "an open connection stays where it is")
+		p.Cut(false)
+		require.EqualValues(t, 1, through.Incr(ctx, name).Val())
+	}
 }

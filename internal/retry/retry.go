@@ -34,8 +34,12 @@ type Error struct {
 	Answered bool // the error is a reply, so the server is up
 	ReadOnly bool // the server is up and refuses to write, but may reply to what only reads
 	Local    bool // this process did not send the call; the server is not to blame
+	Silent   bool // the server has not replied in time
 	Final    bool // the call must not be made again, whatever the outcome
-	Shared   bool // a connection broke that carried other calls, too, so that one of them may be what broke it
+
+	Elsewhere bool // the error is a reply: another server has to carry out the call, or this one a little later
+	Handshake bool // the server has refused to let this user in
+	Shared    bool // a connection broke that carried other calls, too, so that one of them may be what broke it
 }
 
 // A Panic is the error of foreign code that panicked while it was called.

@@ -28,10 +28,8 @@ type Process struct {
 	calls  []Call
 	inTurn bool
 	failed bool // a call has
-	left   int64
-	ended  int64
-	heard  int64 // of those that have ended, the ones with a reply
-	shard  func(key string) (any, bool)
+	probes int
+	shard  func(key string) string
 }
 
 // Process returns a new process.
@@ -82,11 +80,17 @@ func (p *Process) Sent() (n int) {
 	return n
 }
 
+// Probes returns the number of probes that the witness has made so far.
+func (p *Process) Probes() (n int) {
+	p.locked(func() { n = p.probes })
+	return n
+}
+
 // InTurn makes the engine decide lists of limiters in turn.
 func (p *Process) InTurn() { p.locked(func() { p.inTurn = true }) }
 
-// Divide sets the function that returns the part of the server that holds a key.
-func (p *Process) Divide(shard func(key string) (any, bool)) { p.locked(func() { p.shard = shard }) }
+// Divide sets the function that returns the address of the server that holds a key.
+func (p *Process) Divide(shard func(key string) (addr string)) { p.locked(func() { p.shard = shard }) }
 
 // send makes a call, which carry carries out unless a fault prevents it.
 func (p *Process) send(c Call, carry func() error) (Fault, error) {
@@ -96,13 +100,11 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 		p.server.t.Errorf("a call for %q is a replay although none has failed", c.Key)
 	}
 	p.calls = append(p.calls, c)
-	p.left++
 	f, hook := p.always, p.hook
 	if len(p.next) > 0 {
 		f, p.next, hook = p.next[0], p.next[1:], nil
 	}
 	p.mu.Unlock()
-	defer func() { p.locked(func() { p.ended++; p.heard++ }) }()
 	if hook != nil {
 		if h := hook(c); h.Err != nil || h.Before > 0 || h.After > 0 || h.Reply != nil {
 			f = h
@@ -116,7 +118,7 @@ func (p *Process) send(c Call, carry func() error) (Fault, error) {
 	}
 	time.Sleep(f.After)
 	if f.Err != nil && !reads {
-		p.locked(func() { p.failed = true; p.heard-- })
+		p.locked(func() { p.failed = true })
 		failure := *f.Err
 		return f, &failure
 	}
@@ -141,12 +143,12 @@ func (p *Process) Joint(parts []permit.Part) (joint bool) {
 	return joint && p.conn.Joint(unwrapped(parts))
 }
 
-// Shard returns the result of the function set by Divide.
-func (p *Process) Shard(key string) (shard any, ok bool) {
+// Server returns the result of the function set by Divide.
+func (p *Process) Server(key string) (addr string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.shard == nil {
-		return nil, false
+		return ""
 	}
 	return p.shard(key)
 }
@@ -296,20 +298,37 @@ func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.R
 	return a, err
 }
 
-// Probe makes one attempt at a probe.
-func (l *Limiter) Probe(ctx context.Context) error {
-	_, err := l.p.send(Call{Op: "probe", Key: l.key}, func() error { return l.redis.Probe(context.WithoutCancel(ctx)) })
-	return err
+// Probe reaches the server on a connection of its own: the faults of single calls, which Next sets, are not for it, and it is
+// no call of the process. What Always and Hook set is.
+func (l *Limiter) Probe(patience time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- l.probe() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
+		return &retry.Error{Err: fmt.Errorf("no reply from Redis within %v", patience), Outcome: retry.NotExecuted, Silent: true}
+	}
 }
 
-// Traffic returns how many calls are on their way; all of them are taken to have been sent.
-func (l *Limiter) Traffic() (t permit.Traffic) {
-	l.p.locked(func() { t = permit.Traffic{Left: l.p.left, Replied: l.p.heard, Sent: int(l.p.left - l.p.ended)} })
-	return t
+func (l *Limiter) probe() error {
+	l.p.mu.Lock()
+	l.p.probes++
+	f, hook := l.p.always, l.p.hook
+	l.p.mu.Unlock()
+	if hook != nil {
+		f = hook(Call{Op: "probe", Key: l.key, At: time.Now()})
+	}
+	time.Sleep(f.Before + f.After)
+	if f.Err != nil {
+		failure := *f.Err
+		return &failure
+	}
+	return nil
 }
 
-// Apart returns nil: a process has no connections beside those of its calls.
-func (l *Limiter) Apart(context.Context, permit.Wire) permit.Prober { return nil }
+// Sweep does nothing: a process has no connections beside those of its calls.
+func (l *Limiter) Sweep() {}
 
 // Shortage returns nil.
 func (l *Limiter) Shortage() error { return nil }

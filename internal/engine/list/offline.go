@@ -20,7 +20,7 @@ func (w *waiter) tryLocal(ctx context.Context) (a Outcome, decided bool, err err
 	now := time.Now()
 	a.Bound = -1
 	for i, p := range w.parts {
-		at, err := p.Handle.WhenLocally(ctx, p.Policy, p.Permits, now)
+		at, err := p.Handle.WhenLocally(p.Policy, p.Permits, now)
 		if err != nil {
 			return nothing.Outcome, true, err
 		}
@@ -30,7 +30,7 @@ func (w *waiter) tryLocal(ctx context.Context) (a Outcome, decided bool, err err
 	}
 	for i := 0; a.Bound < 0 && i < len(w.parts); i++ {
 		p := w.parts[i]
-		at, err := p.Handle.TakeLocally(ctx, p.Policy, p.Permits, now)
+		at, err := p.Handle.TakeLocally(p.Policy, p.Permits, now)
 		if err == nil && !at.After(now) {
 			continue
 		}
@@ -61,11 +61,11 @@ func (w *waiter) decidesLocally() bool {
 	return true
 }
 
-// waitForLocal sleeps until the policies may grant, a probe is due, or Redis is up again. It reports false if
-// the time of the caller is up first.
+// waitForLocal sleeps until the policies may grant, or Redis is up again. It reports false if the time of the caller is up
+// first.
 func (w *waiter) waitForLocal(ctx context.Context, wait time.Duration) (bool, error) {
-	next, over, _ := w.parts[0].Handle.Health().Next()
-	if _, err := w.sleep(ctx, min(wait, time.Until(next)), over); err != nil {
+	over, _ := w.parts[0].Handle.Health().Outage()
+	if _, err := w.sleep(ctx, wait, over); err != nil {
 		return false, err
 	}
 	return !w.isLate(0), nil

@@ -15,16 +15,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// waitOutOutage waits until the next probe of the outage that caused err, or until its end.
+// waitOutOutage waits until the end of the outage that caused err, or for a moment if there is none.
 func (w *waiter) waitOutOutage(ctx context.Context, err error) error {
-	next, over := time.Now().Add(outage.ProbePause()), (<-chan struct{})(nil)
+	pause, over := outage.ProbePause(), (<-chan struct{})(nil)
 	for _, p := range w.parts {
-		if at, ch, down := p.Handle.Health().Next(); down {
-			next, over = at, ch
+		if ch, down := p.Handle.Health().Outage(); down != nil {
+			pause, over = time.Until(w.outageLimit()), ch
 			break
 		}
 	}
-	slept, stopped := w.sleep(ctx, min(time.Until(next), time.Until(w.outageLimit())), over)
+	slept, stopped := w.sleep(ctx, min(pause, time.Until(w.outageLimit())), over)
 	if stopped != nil && stopped != permit.ErrClosed {
 		return fmt.Errorf("%w: %w", err, stopped)
 	}
@@ -110,7 +110,7 @@ func (w *waiter) failure(asks bool) error {
 	for _, p := range w.parts {
 		health := p.Handle.Health()
 		err := health.Failure()
-		if !health.Down() && (err != nil || asks || health.Silent()) {
+		if !health.Down() && (err != nil || asks || health.Suspected()) {
 			err = cmp.Or(p.Handle.Backend.Shortage(), err)
 		}
 		if err != nil {

@@ -15,7 +15,7 @@ import (
 type work struct {
 	began time.Time
 	waits bool            // for permits, and not for a reply
-	slow  <-chan struct{} // closed when an outage because of slow replies begins
+	down  <-chan struct{} // closed when an outage begins
 	done  chan struct{}   // closed when it has ended before the caller has left
 	a     reply
 	err   error
@@ -26,7 +26,7 @@ type work struct {
 }
 
 func (w *waiter) newWork() *work {
-	return &work{began: time.Now(), slow: w.engine.Slowed(), done: make(chan struct{})}
+	return &work{began: time.Now(), down: w.engine.OutageBegins(), done: make(chan struct{})}
 }
 
 // end tells the caller how the work has ended. It reports false if the caller has left.
@@ -72,8 +72,8 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 			why = permit.ErrClosed
 		case <-timeUp:
 			why = permit.Left(w.names(), x.began, w.failure(true), nil)
-		case <-x.slow:
-			x.slow = w.engine.Slowed()
+		case <-x.down:
+			x.down = w.engine.OutageBegins()
 			cause := w.downBecause()
 			if cause == nil {
 				continue

@@ -12,47 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Traffic is what a process has in flight to one server, as far as it can tell. Only calls that may share round trips
-// are counted.
-type Traffic struct {
-	Left    int64 // round trips that have left
-	Replied int64 // those that have had a reply
-	Newest  int64 // the number of the last one to leave that has had a reply; 0 for none
-	Sent    int   // at least so many of those that have not ended have got a connection
-}
-
-// TrafficTo returns the Traffic of s to the server that holds a key. It is zero if that is not known.
-func TrafficTo(s Sender, key string) (t Traffic) {
-	d, ok := s.(*Dispatcher)
-	if !ok {
-		return t
-	}
-	l, err := d.laneOf(context.Background(), key)
-	if err != nil || l == nil {
-		return t
-	}
-	l.mu.Lock()
-	t = Traffic{Left: l.left, Replied: l.replied, Newest: l.newest.n, Sent: len(l.air)}
-	l.mu.Unlock()
-	// Those that wait for a connection may all be ours. They are counted last, so that the number is not too large.
-	t.Sent = max(0, t.Sent-int(statsOf(l.pool()).PendingRequests))
-	if preparesConns(l.pool()) {
-		t.Sent = 0
-	}
-	return t
-}
-
-// preparesConns reports whether a client calls functions of its user on a new connection before it sends anything,
-// for example one that asks a vault for a password. Then a call with a connection may not have been sent.
-func preparesConns(rdb any) bool {
-	c, ok := rdb.(interface{ Options() *redis.Options })
-	if !ok {
-		return false
-	}
-	o := c.Options()
-	return o != nil && (o.OnConnect != nil || o.CredentialsProvider != nil || o.CredentialsProviderContext != nil || o.StreamingCredentialsProvider != nil)
-}
-
 // A pool is a client with the connections of one node, or of several.
 type pool interface{ PoolStats() *redis.PoolStats }
 

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outage
+
+import (
+	"cmp"
+	"math/rand/v2"
+	"time"
+
+	"github.com/goredisson/ratelimiter/internal/retry"
+)
+
+// The witness of a Health alone begins and ends outages. It is one goroutine, which runs while there is a suspicion or an
+// outage. It asks on a connection that it has just opened, so that neither the connections of the pool, some of which may be
+// broken, nor a pool that is full decide.
+
+// A Server is what a Health is about, as the owner of a call reaches it. Its methods are called without locks.
+type Server interface {
+	// Probe has the server carry out a write that changes nothing, on a connection of its own that is opened for it. It returns
+	// nil if the server would have carried out a write of a call, and otherwise a *[retry.Error], which is Silent if something that
+	// was sent has had no reply for as long as patience.
+	Probe(patience time.Duration) error
+	// Sweep drops the idle connections of the pool that are broken. It may take some hundredths of a second.
+	Sweep()
+	// Done is closed when nothing more is to be asked.
+	Done() <-chan struct{}
+	// Began tells that an outage has begun, because of err. That of a limiter may be another server by now.
+	Began(h *Health, err error)
+	// Ended tells that the outage has ended, after so long and so many requests that policies granted.
+	Ended(lasted time.Duration, granted int64)
+}
+
+const (
+	// refusedFor is how long a server has to refuse connections or writes until that is an outage.
+	refusedFor = 400 * time.Millisecond
+	// refusedEvery is the pause until the witness asks a server again that has refused.
+	refusedEvery = 100 * time.Millisecond
+	// askedAgain is the least time from a reply to the witness until it asks again, because of another suspicion.
+	askedAgain = 20 * time.Millisecond
+	// probeEvery is how often the witness asks during an outage; up to a quarter is added.
+	probeEvery = time.Second
+	// prompt is the time within which a server that has been silent has to reply to end an outage. It is half of tooSlow, so
+	// that one which is just fast enough does not go up and down.
+	prompt = tooSlow / 2
+)
+
+// witness finds out whether s is down, and if it is, waits until it is up again. It begins at an instant.
+func (h *Health) witness(s Server, begin time.Time) {
+	sleep(s, time.Until(begin))
+	for n := 1; ; n++ {
+		err := ask(s, &n)
+		if isDone(s) {
+			h.acquit()
+			return
+		}
+		failure, _ := err.(*retry.Error)
+		switch {
+		case isDown(err) && !h.outageBegan(failure, n):
+			sleep(s, refusedEvery)
+			continue
+		case h.Down():
+			s.Began(h, failure.Err)
+			h.waitForEnd(s, failure.Silent)
+		default: // it has replied, or this process cannot ask
+			s.Sweep()
+			h.acquit()
+		}
+		return
+	}
+}
+
+// ask has the server asked, and once more, which counts in n, if there is no reply for half as long as it may take: the first
+// connection may be the one that got a dead server behind a load balancer. Either reply will do.
+func ask(s Server, n *int) error {
+	type reply struct {
+		of  int
+		err error
+	}
+	replies := make(chan reply, 2)
+	probe := func(of int, patience time.Duration) { replies <- reply{of, s.Probe(patience)} }
+	go probe(0, tooSlow)
+	timer, end := time.NewTimer(tooSlow/2), time.Now().Add(tooSlow)
+	defer timer.Stop()
+	select {
+	case r := <-replies:
+		return r.err
+	case <-timer.C:
+	}
+	*n++
+	go probe(1, tooSlow/2)
+	var errs [2]error
+	for range errs {
+		select {
+		case r := <-replies:
+			if errs[r.of] = r.err; !isDown(r.err) {
+				return r.err
+			}
+			timer.Reset(max(time.Until(end), tooSlow/10)) // if both are silent, they are for long enough at about the same instant
+		case <-timer.C: // the other is not even connected
+		}
+	}
+	return cmp.Or(errs[:]...)
+}
+
+// isDown reports whether the error of a probe is one of a server that is down.
+func isDown(err error) bool {
+	failure, failed := err.(*retry.Error)
+	return failed && failure.Outcome != retry.Executed && !failure.Local
+}
+
+// outageBegan begins an outage if the server has refused for long enough, on at least two of n connections, or has been silent, and
+// reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a
+// wrong one.
+func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	switch {
+	case !failure.ReadOnly && h.answered.After(h.suspected), failure.Handshake && !h.known:
+		return true
+	case !failure.Silent && (n < 2 || now.Sub(h.suspected) < refusedFor):
+		return false
+	}
+	h.err, h.since, h.granted = failure.Err, now, 0
+	h.over = make(chan struct{})
+	h.silent = time.Time{}
+	h.down.Store(true)
+	if h.up != nil {
+		h.fall()
+		h.up = nil
+	}
+	h.judgedLocked()
+	return true
+}
+
+// acquit ends a suspicion without an outage.
+func (h *Health) acquit() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := time.Now()
+	h.acquitted = now
+	h.heardLocked(now)
+	h.judgedLocked()
+	h.armLocked(now)
+}
+
+// judgedLocked lets those go on who wait for the witness.
+func (h *Health) judgedLocked() {
+	close(h.verdict)
+	h.verdict = nil
+}
+
+// waitForEnd asks s about once a second, until it is up.
+func (h *Health) waitForEnd(s Server, silent bool) {
+	for asked := time.Now(); ; {
+		sleep(s, time.Until(asked.Add(ProbePause())))
+		patience := tooSlow
+		if silent {
+			patience = prompt
+		}
+		asked = time.Now()
+		err := s.Probe(patience)
+		failure, failed := err.(*retry.Error)
+		failed = failed && failure.Outcome != retry.Executed
+		if isDone(s) || !failed {
+			break
+		}
+		silent = failure.Silent
+		h.mu.Lock()
+		if !failure.Local {
+			h.err = failure.Err
+		}
+		h.mu.Unlock()
+	}
+	if !isDone(s) {
+		s.Sweep()
+	}
+	h.mu.Lock()
+	now := time.Now()
+	lasted, granted := now.Sub(h.since), h.granted
+	h.err, h.failure = nil, nil
+	h.heardLocked(now)
+	h.down.Store(false)
+	close(h.over)
+	h.armLocked(now)
+	h.mu.Unlock()
+	if !isDone(s) {
+		s.Ended(lasted, granted)
+	}
+}
+
+// ProbePause returns the time from one probe to the next.
+func ProbePause() time.Duration { return probeEvery + rand.N(probeEvery/4) }
+
+// sleep sleeps for d, or until s is done.
+func sleep(s Server, d time.Duration) { retry.SleepOr(d, s.Done(), nil) }
+
+func isDone(s Server) bool {
+	select {
+	case <-s.Done():
+		return true
+	default:
+		return false
+	}
+}
