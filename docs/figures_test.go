@@ -160,8 +160,8 @@ func TestFiguresInText(t *testing.T) {
 	}{
 		{"README.md README.zh-CN.md", " ms(?:, ours|，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
 		{"README.md README.zh-CN.md", " ms[.。]", run["expired-100000 ours longest-cpu-ns/call"] * ms},
-		{"README.md README.zh-CN.md", " (?:µs of its CPU|微秒的 CPU)", run["callers-512 ours cpu-ns/op"] * µs},
-		{"README.md README.zh-CN.md", " (?:µs from Redisson|微秒。)", run["callers-512 java-4.7.0 cpu-ns/op"] * µs},
+		{"README.md README.zh-CN.md", " (?:µs of Redis' CPU|微秒的 CPU)", run["callers-512 ours cpu-ns/op"] * µs},
+		{"README.md README.zh-CN.md", " (?:µs with Redisson|微秒。)", run["callers-512 java-4.7.0 cpu-ns/op"] * µs},
 		{"docs/algorithms.md", " µs of the CPU of Redis with 64 callers and", run["limit-64 limit-gcra cpu-ns/op"] * µs},
 		{"docs/algorithms.md", " µs with 512,", run["limit-512 limit-gcra cpu-ns/op"] * µs},
 		{"docs/algorithms.md", ` and [\d.]+ µs of redis_rate`, run["limit-64 redis_rate cpu-ns/op"] * µs},
