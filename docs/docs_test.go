@@ -7,6 +7,7 @@ package docs
 import (
 	"fmt"
 	"go/format"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -91,6 +93,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
+	"io/fs"
 	"os"
 	"time"
 
@@ -164,9 +167,10 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// TestNames checks that what the pages call an exported name of this library is one.
+// TestNames checks that what the pages and the comments call an exported name of this library, or a member of an exported type,
+// is one.
 func TestNames(t *testing.T) {
-	exported, whole := map[string]bool{}, ""
+	exported, members, whole := map[string]bool{}, map[string]map[string]bool{}, ""
 	for pkg, dir := range map[string]string{"ratelimiter": ".", "limit": "limit", "httplimit": "httplimit", "inbound": "httplimit/inbound",
 		"platform": "httplimit/platform", "rulefile": "httplimit/rulefile", "ratelimiterpage": "ratelimiterpage", "grpclimit": "grpclimit", "ratelimitertest": "ratelimitertest"} {
 		api := redistest.Must(os.ReadFile(filepath.Join(dir, "testdata/api.txt")))(t)
@@ -174,9 +178,35 @@ func TestNames(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?m)^(?:const|var|func|type) ([A-Z]\w*)`).FindAllStringSubmatch(string(api), -1) {
 			exported[pkg+"."+m[1]], exported[m[1]] = true, true
 		}
+		for _, m := range regexp.MustCompile(`(?m)^(?:method \(\*?|type )([A-Z]\w*)(?:\[.*?\])?(?:\)| struct,| interface,) (?:embedded .*\.)?([A-Z]\w*)`).FindAllStringSubmatch(string(api), -1) {
+			if members[m[1]] == nil {
+				members[m[1]] = map[string]bool{}
+			}
+			members[m[1]][m[2]] = true
+		}
 	}
 	qualified := regexp.MustCompile(`\b(ratelimiter|limit|httplimit|inbound|platform|rulefile|ratelimiterpage|ratelimitertest|grpclimit)\.([A-Z]\w*)`)
 	bare := regexp.MustCompile(`\b(?:With|Err)[A-Z]\w*`)
+	member := regexp.MustCompile(`(?:^|[^\w.]|\b(?:ratelimiter|limit|httplimit|inbound|platform|rulefile)\.)([A-Z]\w*)\.([A-Z]\w*)\b`)
+	foreign := []string{"RateType.OVERALL", "RateType.PER_CLIENT", "Response.Error", "Error.Code"} // Redisson's, and the JSON of clouds
+	looked := 0
+	areMembers := func(where, text string) {
+		for _, m := range member.FindAllStringSubmatch(text, -1) {
+			if of := members[m[1]]; of != nil && !slices.Contains(foreign, m[1]+"."+m[2]) {
+				looked++
+				assert.True(t, of[m[2]], "%s: %s.%s", where, m[1], m[2])
+			}
+		}
+	}
+	require.NoError(t, filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") && !strings.Contains(path, "internal/") { // whose types have names of their own
+			for _, c := range regexp.MustCompile(`(?m)//.*$`).FindAllString(string(redistest.Must(os.ReadFile(path))(t)), -1) {
+				areMembers(path, c)
+			}
+		}
+		return err
+	}))
+	require.Greater(t, looked, 50)
 	for f, text := range pages(t) {
 		if f == "CHANGELOG.md" || filepath.Base(f) == "sdks.md" { // which have names of the past, and of others
 			continue
@@ -185,6 +215,7 @@ func TestNames(t *testing.T) {
 			for _, m := range qualified.FindAllString(span, -1) {
 				require.True(t, exported[m], "%s: %s", f, m)
 			}
+			areMembers(f, strings.Trim(span, "`"))
 			for _, m := range bare.FindAllString(span, -1) {
 				require.True(t, exported[m] || strings.Contains(whole, m), "%s: %s", f, m)
 			}

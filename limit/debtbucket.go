@@ -13,7 +13,7 @@ import (
 // one call may take up to Debt permits more than the bucket holds, and the next call waits until these have come
 // in. A large call is thus granted at once, and later calls wait for it.
 //
-// Bound: Burst + Debt + Rate × window, rounded down, in any window. Calls of n permits use at most n of
+// Bound: fewer than Burst + Debt + Rate × window in any window, as [Bound] has it. Calls of n permits use at most n of
 // the Debt.
 //
 // It does not promise that a small call is granted beside a large one.

@@ -13,7 +13,7 @@ import (
 // A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or rejects and delays no
 // call. It remembers what it has granted that would not have flowed out yet at the rate, as of the last grant.
 //
-// Bound: Burst + Rate × window, rounded down, in any window. A [TokenBucket] is the same limiter by another name: the two
+// Bound: fewer than Burst + Rate × window in any window, as [Bound] has it. A [TokenBucket] is the same limiter by another name: the two
 // share their permits if their names, rates and bursts are equal.
 //
 // It does not promise the rate in every window of one interval.

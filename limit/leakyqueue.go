@@ -17,7 +17,7 @@ import (
 // Capacity permits, those of the call included, so that no turn is further away than Capacity takes to flow
 // out.
 //
-// Bound: n + Rate × window, counted at the turns of calls of n permits. With n = 1 that is one turn in the
+// Bound: fewer than n + Rate × window, as [Bound] has it, counted at the turns of calls of n permits. With n = 1 that is one turn in the
 // time of each permit: there is never a burst.
 //
 // It does not promise that a turn is used: the turn of a caller that gave up passes unused. [Wait] reserves turns at most a second

@@ -12,7 +12,7 @@ import (
 // A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
 // Burst. It starts full.
 //
-// Bound: Burst + Rate × window, rounded down, in any window. What comes in during the current microsecond
+// Bound: fewer than Burst + Rate × window in any window, as [Bound] has it. What comes in during the current microsecond
 // already counts, so that a caller that is a fraction of a microsecond late loses nothing.
 //
 // It does not promise the rate in every window of one interval: a full bucket may be taken at once in addition.

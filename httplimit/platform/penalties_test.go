@@ -40,7 +40,7 @@ func (p *platform) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // TestMarginHoldsAgainstDelays: four times as many requests as may go are there at once, and their delays on the way are the
 // worst that differ by 49 ms or 500 ms. By default the platform sees no more than 20 in a second, at 95 % of the rate, where they
-// differ by less than 50 ms, and a margin of Transport.Delays' Spread is enough for others.
+// differ by less than 50 ms, and a margin of what Transport.DelaySpread returns is enough for others.
 func TestMarginHoldsAgainstDelays(t *testing.T) {
 	for name, c := range map[string]struct {
 		late  time.Duration

@@ -176,7 +176,7 @@ func WithRate(scope httplimit.Scope, permits int64, interval time.Duration) Opti
 
 // WithMargin sets by how much the window of every limit is longer than the platform's. It covers requests whose
 // delays differ by less than that, and no others: if one in 20 requests is half a second late, up to 21 arrive in a
-// second that allows 20, unless the margin is half a second. [httplimit.Transport.Delays] has the figure. Use 0 for a
+// second that allows 20, unless the margin is half a second. [httplimit.Transport.DelaySpread] has the figure. Use 0 for a
 // platform that does not punish. The default is a twentieth of the interval, at least 50 ms and at most a second,
 // which leaves 95 % of a rate per second.
 func WithMargin(d time.Duration) Option {
