@@ -92,7 +92,8 @@ func ask(s Server, n *int) error {
 	for range errs {
 		select {
 		case r := <-replies:
-			if errs[r.of] = r.err; !isDown(r.err) {
+			failure, _ := r.err.(*retry.Error)
+			if errs[r.of] = r.err; !isDown(r.err) || failure.Answered {
 				return r.err
 			}
 			timer.Reset(max(time.Until(end), tooSlow/10)) // if both are silent, they are for long enough at about the same instant
@@ -108,8 +109,8 @@ func isDown(err error) bool {
 	return failed && failure.Outcome != retry.Executed && !failure.Local
 }
 
-// outageBegan begins an outage if the server has refused for long enough, on at least two of n connections, or has been silent, and
-// reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a
+// outageBegan begins an outage if the server has refused for long enough, by a reply or on two of n connections, or has been silent,
+// and reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a
 // wrong one.
 func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 	h.mu.Lock()
@@ -118,7 +119,7 @@ func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 	switch {
 	case !failure.ReadOnly && h.answered.After(h.suspected), failure.Handshake && !h.known:
 		return true
-	case !failure.Silent && (n < 2 || now.Sub(h.suspected) < refusedFor):
+	case !failure.Silent && (n < 2 && !failure.Answered || now.Sub(h.suspected) < refusedFor):
 		return false
 	}
 	h.err, h.since, h.granted = failure.Err, now, 0
