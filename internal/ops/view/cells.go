@@ -59,8 +59,13 @@ func (r *Row) Cells(s Style) Cells {
 	return c
 }
 
-// PerSecondText returns a number of permits a second.
-func PerSecondText(n float64) string { return fmt.Sprintf("%.3g", n) }
+// PerSecondText returns a number of permits a second, with three digits or more.
+func PerSecondText(n float64) string {
+	if n >= 999.5 {
+		return fmt.Sprintf("%.0f", n)
+	}
+	return fmt.Sprintf("%.3g", n)
+}
 
 // ClientCells are a row of the table of clients.
 type ClientCells struct{ ID, Left, Wait, Members, Last, TTL string }

@@ -121,7 +121,8 @@ func rateText(r permit.Rate) doctor.Text {
 	return text
 }
 
-// takers says who has the permits in use: Java, and each process of Go, the one with the most first.
+// takers says who has the permits in use: Java, and each process of Go, the one with the most first. Of a large set it tells of
+// those that were read, and of how many they are.
 func (v *Limiter) takers() doctor.Text {
 	java, unknown, processes := v.State.Grants()
 	slices.SortStableFunc(processes, func(a, b survey.Process) int {
@@ -149,7 +150,11 @@ func (v *Limiter) takers() doctor.Text {
 	if len(list) == 0 {
 		return doctor.Text{}
 	}
-	return doctor.Listed("; ", list)
+	all := doctor.Listed("; ", list)
+	if !v.State.Whole {
+		all = say("of the %d oldest and newest of %d grants: %s", len(v.State.Members), v.Count, all)
+	}
+	return all
 }
 
 // layoutsOf counts the members by layout.

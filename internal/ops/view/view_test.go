@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/ops/view"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/test/clienttest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/internal/wire"
@@ -124,4 +126,35 @@ func TestNamesNoShellCarries(t *testing.T) {
 	require.Equal(t, doctor.NoCommand, string(to.Command("inspect", []string{strings.Repeat("\x00", 1000)})))
 	r := view.RowOf(&survey.Limiter{State: &survey.State{Name: "a\x00b"}})
 	require.Equal(t, "YQBi", r.Summary().NameBase64)
+}
+
+// TestTakersOfALargeSet puts 1,500 grants into a set: of so many the oldest and the newest
+// are read, and the text says so.
+func TestTakersOfALargeSet(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		name := redistest.Key(t)
+		l := clienttest.InBubble(t, rdb).RateLimiter(name)
+		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 2000, Interval: time.Hour}))
+		var calls sync.WaitGroup
+		for range 300 {
+			calls.Go(func() { require.NoError(t, l.Acquire(t.Context(), 1)) })
+		}
+		calls.Wait()
+		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+			for range 1200 {
+				p.ZAdd(t.Context(), redisson.NewKeys(name, "").Permits[0], redis.Z{Score: float64(time.Now().UnixMilli()), Member: redisson.Member(false, redisson.RandomID(), 1)})
+			}
+			return nil
+		})
+		require.NoError(t, err)
+		st := redistest.Must(survey.New(rdb).Read(t.Context(), name, ""))(t)
+		require.Regexp(t, fmt.Sprintf("^of the %d oldest and newest of %d grants: ", len(st.Members), st.Count), view.Of(st).Takers.String())
+		require.Less(t, int64(len(st.Members)), st.Count)
+	})
+}
+
+func TestPerSecondText(t *testing.T) {
+	for n, want := range map[float64]string{0: "0", 0.0123456: "0.0123", 7.125: "7.12", 333.333: "333", 999.4: "999", 999.6: "1000", 1333.3: "1333", 2e6: "2000000"} {
+		require.Equal(t, want, view.PerSecondText(n))
+	}
 }
