@@ -46,15 +46,17 @@ func rrl(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestUsage(t *testing.T) {
 	odd := "a\x1b[2J\u009b"
 	for args, want := range map[string]string{
-		"dance":          `no command "dance" (see rrl --help)`,
-		"--fast":         "flag provided but not defined: -fast (see rrl --help)",
-		"docter":         `no command "docter"; did you mean doctor? (see rrl --help)`,
-		"setrate":        `no command "setrate"; did you mean set-rate?`,
-		"--verison":      "; did you mean --version? (see",
-		"version 2":      `version takes no argument "2"`,
-		odd:              `no command "a\x1b[2J\u009b"`,
-		"--" + odd:       `a\x1b[2J\u009b`,
-		"version " + odd: `a\x1b[2J\u009b`,
+		"dance":           `no command "dance" (see rrl --help)`,
+		"--fast":          "flag provided but not defined: -fast (see rrl --help)",
+		"docter":          `no command "docter"; did you mean doctor? (see rrl --help)`,
+		"setrate":         `no command "setrate"; did you mean set-rate?`,
+		"docter x --all":  `no command "docter"; did you mean doctor? (see rrl --help)`,
+		"dance --redis x": `no command "dance" (see rrl --help)`,
+		"--verison":       "; did you mean --version? (see",
+		"version 2":       `version takes no argument "2"`,
+		odd:               `no command "a\x1b[2J\u009b"`,
+		"--" + odd:        `a\x1b[2J\u009b`,
+		"version " + odd:  `a\x1b[2J\u009b`,
 
 		"completion zhs":   `no completion for the shell "zhs"; did you mean zsh? (see rrl completion --help)`,
 		"scripts acquires": `no script "acquires"`,

@@ -54,7 +54,7 @@ func newApp(stdout, stderr io.Writer) *cli.Command {
 		ConfigureShellCompletionCommand: completion,
 		Action: func(_ context.Context, c *cli.Command) error {
 			if name := c.Args().First(); c.Args().Present() {
-				return command.Usage("no command %q%s", name, command.DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))
+				return command.NoCommand(c, name)
 			}
 			return cli.ShowRootCommandHelp(c)
 		},

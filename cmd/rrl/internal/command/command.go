@@ -77,7 +77,12 @@ func Main(run func(ctx context.Context, args []string, stdout, stderr io.Writer)
 func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer) int {
 	// The default handler prints the error and calls os.Exit.
 	app.ExitErrHandler = func(context.Context, *cli.Command, error) {}
-	app.OnUsageError = OnUsageError
+	app.OnUsageError = func(ctx context.Context, c *cli.Command, err error, sub bool) error {
+		if len(args) > 1 && !strings.HasPrefix(args[1], "-") && len(c.Commands) > 0 && c.Command(args[1]) == nil {
+			return NoCommand(c, args[1]) // what follows is not the root's
+		}
+		return OnUsageError(ctx, c, err, sub)
+	}
 	err := runStrictly(ctx, app, args)
 	help := app.Name + " --help"
 	if len(args) > 1 && app.Command(args[1]) != nil {
@@ -93,6 +98,11 @@ func Run(ctx context.Context, app *cli.Command, args []string, stderr io.Writer)
 	}
 	fmt.Fprintf(stderr, "%s: %s%s\n", app.Name, lines(err), see)
 	return Code(err)
+}
+
+// NoCommand returns the error that c has no command of that name, which names the one that was perhaps meant.
+func NoCommand(c *cli.Command, name string) error {
+	return Usage("no command %q%s", name, DidYouMean(name, "", cli.SuggestCommand(c.Commands, name)))
 }
 
 // OnUsageError returns an error of usage, which names the flag that was perhaps meant.
