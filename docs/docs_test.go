@@ -93,7 +93,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/netip"
-	"io/fs"
 	"os"
 	"time"
 
