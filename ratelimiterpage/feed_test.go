@@ -303,6 +303,24 @@ func TestHistoryIsBounded(t *testing.T) {
 	o := h.view(&pageView{Lang: "en"}, feedKey{"7", ""}, at)
 	require.Equal(t, "199", o.Most)
 	require.Equal(t, "1h00m", o.Span)
-	require.True(t, strings.HasSuffix(o.Used, "720.0,0.0 "), o.Used[len(o.Used)-40:])
+	require.Len(t, o.Used, 1)
+	require.True(t, strings.HasSuffix(o.Used[0], "720.0,0.0 "), o.Used[0][len(o.Used[0])-40:])
 	require.Contains(t, o.Text, "at most 199 callers waited, and a new caller up to 1m00s")
+	require.Equal(t, [3]string{o.From, o.Half, o.Till}, [3]string{"03:20:00Z", "03:50:00Z", "04:20:00Z"})
+	require.Contains(t, o.Limiting, "since 03:20:00Z")
+
+	// Half an hour in which nobody looked is a gap, and one look alone a dot.
+	at = at.Add(30 * time.Minute)
+	h.add(row(7, at, 3))
+	o = h.view(&pageView{Lang: "en"}, feedKey{"7", ""}, at)
+	require.Len(t, o.Used, 2)
+	require.True(t, strings.HasSuffix(o.Used[0], "360.0,0.0 "), o.Used[0][len(o.Used[0])-40:])
+	require.Equal(t, "720.0,0.0 720.0,0.0 ", o.Used[1])
+	require.Len(t, o.Waiting, 2)
+	require.Contains(t, o.Limiting, "since 04:50:00Z")
+	at = at.Add(5 * time.Second)
+	free := row(7, at, 0)
+	free.Queued = 0
+	h.add(free)
+	require.Empty(t, h.view(&pageView{Lang: "en"}, feedKey{"7", ""}, at).Limiting)
 }

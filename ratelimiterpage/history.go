@@ -73,10 +73,26 @@ func (p *past) last() int64 { return p.samples[len(p.samples)-1].at }
 
 // A pastView draws what is kept: how much of the rate was used, and how many callers waited.
 type pastView struct {
-	Span          string // from the left to the right
-	Used, Waiting string // points of lines; empty for nothing
-	Most          string // callers at the top of the picture
-	Text          string
+	Span             string   // from the left to the right
+	From, Half, Till string   // by the clock of Redis
+	Used, Waiting    []string // points of lines, which end where nobody looked; none of Waiting for nothing
+	Most             string   // callers at the top of the picture
+	Text, Limiting   string
+}
+
+// unseen is how long nobody looked if that is a gap, in s.
+const unseen = 60
+
+// limitingSince returns since when a new caller would have had to wait, or others waited, without a break and without a gap, by the
+// samples. It is 0 if that is not so now.
+func (p *past) limitingSince() (since int64) {
+	for i, s := range slices.Backward(p.samples) {
+		if s.waiting == 0 && s.wait == 0 || i < len(p.samples)-1 && p.samples[i+1].at-s.at > unseen {
+			break
+		}
+		since = s.at
+	}
+	return since
 }
 
 // view draws what is kept of a limiter, or returns nil if that is less than two samples.
@@ -92,27 +108,40 @@ func (h *history) view(v *pageView, key feedKey, now time.Time) *pastView {
 	for _, s := range p.samples {
 		most, wait = max(most, s.waiting), max(wait, s.wait)
 	}
-	var used, waiting strings.Builder
+	used, waiting := &strings.Builder{}, &strings.Builder{}
+	o := &pastView{}
+	ends := func() {
+		if used.Len() > 0 {
+			o.Used, o.Waiting = append(o.Used, used.String()), append(o.Waiting, waiting.String())
+		}
+		used.Reset()
+		waiting.Reset()
+	}
 	for i, s := range p.samples {
 		x := timelineWide * float64(s.at-begin) / span.Seconds()
 		if x < 0 {
 			continue
 		}
-		if i > 0 && s.at-p.samples[i-1].at > 60 { // nobody looked: the lines fall to the ground
-			for _, at := range []int64{p.samples[i-1].at, s.at} {
-				gap := fmt.Sprintf("%.1f,%.0f ", timelineWide*float64(at-begin)/span.Seconds(), timelineHigh)
-				used.WriteString(gap)
-				waiting.WriteString(gap)
-			}
+		if i > 0 && s.at-p.samples[i-1].at > unseen {
+			ends()
 		}
-		fmt.Fprintf(&used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
-		fmt.Fprintf(&waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
+		if used.Len() == 0 { // a sample alone is a dot
+			fmt.Fprintf(used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
+			fmt.Fprintf(waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
+		}
+		fmt.Fprintf(used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
+		fmt.Fprintf(waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
 	}
-	o := &pastView{Span: survey.Brief(span.Round(time.Second)), Used: used.String(), Most: v.number(int64(most)),
-		Text: v.t("Since %[1]s, as far as somebody looked: at most %[2]s callers waited, and a new caller up to %[3]s.", v.clock(time.Unix(p.samples[0].at, 0)), v.number(int64(most)),
-			survey.Brief(max(0, time.Duration(wait)*time.Millisecond)))}
-	if most > 0 {
-		o.Waiting = waiting.String()
+	ends()
+	o.Span, o.Most = survey.Brief(span.Round(time.Second)), v.number(int64(most))
+	o.From, o.Half, o.Till = v.clock(now.Add(-span)), v.clock(now.Add(-span/2)), v.clock(now)
+	o.Text = v.t("Since %[1]s, as far as somebody looked: at most %[2]s callers waited, and a new caller up to %[3]s.", v.clock(time.Unix(p.samples[0].at, 0)), v.number(int64(most)),
+		survey.Brief(max(0, time.Duration(wait)*time.Millisecond)))
+	if since := p.limitingSince(); since > 0 {
+		o.Limiting = v.t("It has been limiting without a break since %s, or longer.", v.clock(time.Unix(since, 0)))
+	}
+	if most == 0 {
+		o.Waiting = nil
 	}
 	return o
 }
