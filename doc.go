@@ -25,8 +25,8 @@
 // replies. The rate of a limiter is in Redis. A handle of [RateLimiter.WithRate] sets it if there is none; a limiter
 // that has a rate keeps it until [RateLimiter.SetRate] changes it.
 //
-// Three methods acquire permits. All grant by the same limit: no window of length Rate.Interval holds more than
-// Rate.Permits permits.
+// Three methods acquire permits. All grant by the same limit: by the clock of Redis, no window of length Rate.Interval
+// holds more than Rate.Permits permits.
 //
 //   - [RateLimiter.Allow] never waits. It returns a [Result] with the permits left and the wait. Use it in handlers.
 //   - [RateLimiter.TryAcquire] waits until a timeout. Use it for work that has a deadline.
