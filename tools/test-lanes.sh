@@ -38,7 +38,7 @@ else
     export RATELIMITER_COMPAT_SEED=${RATELIMITER_COMPAT_SEED:-$RAPID_SEED}
     order=$RAPID_SEED
 fi
-work=$(mktemp -d)
+work=$(mktemp -d) || exit 1
 columns=() # the process groups of those that run
 trap 'for column in "${columns[@]+"${columns[@]}"}"; do kill -- "-$column" 2>/dev/null; done; rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
