@@ -140,9 +140,10 @@ func TestTakersOfALargeSet(t *testing.T) {
 			calls.Go(func() { require.NoError(t, l.Acquire(t.Context(), 1)) })
 		}
 		calls.Wait()
+		now := rdb.Time(t.Context()).Val()
 		_, err := rdb.Pipelined(t.Context(), func(p redis.Pipeliner) error {
 			for range 1200 {
-				p.ZAdd(t.Context(), redisson.NewKeys(name, "").Permits[0], redis.Z{Score: float64(time.Now().UnixMilli()), Member: redisson.Member(false, redisson.RandomID(), 1)})
+				p.ZAdd(t.Context(), redisson.NewKeys(name, "").Permits[0], redis.Z{Score: float64(now.UnixMilli()), Member: redisson.Member(false, redisson.RandomID(), 1)})
 			}
 			return nil
 		})
