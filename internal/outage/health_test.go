@@ -318,6 +318,25 @@ func TestProbePause(t *testing.T) {
 	require.Greater(t, len(seen), 50)
 }
 
+// TestFrozenServerWithoutASecondConnection has the witness get one connection to a server that stands still, and this process lack
+// what a second one needs: what the first shows counts.
+func TestFrozenServerWithoutASecondConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{begin: time.Now(), done: make(chan struct{})}
+		s.set(time.Hour, nil)
+		go s.attempt(time.Minute, nil)
+		for len(s.asked()) == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		s.set(0, fails(full))
+		time.Sleep(1100 * time.Millisecond)
+		require.Len(t, s.asked(), 2)
+		require.Equal(t, []string{"1.5s began: silent"}, s.told())
+		s.end()
+		time.Sleep(time.Minute)
+	})
+}
+
 // TestOneDeadServerOfSeveral has a load balancer lead the first connections of the witness to a server that is dead, and the next to
 // one that is not: that is no outage, whatever the dead one does.
 func TestOneDeadServerOfSeveral(t *testing.T) {

@@ -47,8 +47,9 @@ const (
 // witness finds out whether s is down, and if it is, waits until it is up again. It begins at an instant.
 func (h *Health) witness(s Server, begin time.Time) {
 	sleep(s, time.Until(begin))
-	for n := 1; ; n++ {
-		err := ask(s, &n)
+	for n := 0; ; {
+		asked, err := ask(s)
+		n += asked
 		if isDone(s) {
 			h.acquit()
 			return
@@ -69,9 +70,10 @@ func (h *Health) witness(s Server, begin time.Time) {
 	}
 }
 
-// ask has the server asked, and once more, which counts in n, if there is no reply for half as long as it may take: the first
-// connection may be the one that got a dead server behind a load balancer. Either reply will do.
-func ask(s Server, n *int) error {
+// ask has the server asked, and if there is no reply for half as long as it may take, on a second connection as well: the first may
+// be the one that got a dead server behind a load balancer. Either reply will do. It returns on how many it was asked: one that this
+// process could not make does not count, and says nothing of the other.
+func ask(s Server) (asked int, err error) {
 	type reply struct {
 		of  int
 		err error
@@ -83,24 +85,29 @@ func ask(s Server, n *int) error {
 	defer timer.Stop()
 	select {
 	case r := <-replies:
-		return r.err
+		return 1, r.err
 	case <-timer.C:
 	}
-	*n++
+	asked = 2
 	go probe(1, tooSlow/2)
 	var errs [2]error
 	for range errs {
 		select {
 		case r := <-replies:
-			failure, _ := r.err.(*retry.Error)
-			if errs[r.of] = r.err; !isDown(r.err) || failure.Answered {
-				return r.err
+			failure, failed := r.err.(*retry.Error)
+			switch {
+			case !failed, failure.Outcome == retry.Executed, failure.Answered:
+				return asked, r.err
+			case failure.Local:
+				asked--
+				continue
 			}
+			errs[r.of] = r.err
 			timer.Reset(max(time.Until(end), tooSlow/10)) // if both are silent, they are for long enough at about the same instant
 		case <-timer.C: // the other is not even connected
 		}
 	}
-	return cmp.Or(errs[:]...)
+	return asked, cmp.Or(errs[:]...)
 }
 
 // isDown reports whether the error of a probe is one of a server that is down.
