@@ -125,12 +125,14 @@ func (h *history) view(v *pageView, key feedKey, now time.Time) *pastView {
 		if i > 0 && s.at-p.samples[i-1].at > unseen {
 			ends()
 		}
-		if used.Len() == 0 { // a sample alone is a dot
+		again := 1
+		if used.Len() == 0 { // a line begins with its point twice, so that a sample alone is a dot
+			again = 2
+		}
+		for range again {
 			fmt.Fprintf(used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
 			fmt.Fprintf(waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
 		}
-		fmt.Fprintf(used, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.share)))
-		fmt.Fprintf(waiting, "%.1f,%.1f ", x, timelineHigh*(1-float64(s.waiting)/float64(max(1, most))))
 	}
 	ends()
 	o.Span, o.Most = survey.Brief(span.Round(time.Second)), v.number(int64(most))
