@@ -429,8 +429,8 @@ func TestSentinelsOfWhichSomeAreMute(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		mute = append(mute, l.Addr().String())
 	}
-	client := func(addrs ...string) *ratelimiter.Client {
-		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "limits", SentinelAddrs: addrs, DialTimeout: time.Second, ReadTimeout: time.Second})
+	client := func(t *testing.T, dial time.Duration, dials int, addrs ...string) *ratelimiter.Client {
+		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "limits", SentinelAddrs: addrs, DialTimeout: dial, ReadTimeout: time.Second, DialerRetries: dials})
 		t.Cleanup(func() { _ = rdb.Close() })
 		c := redistest.Must(ratelimiter.New(rdb))(t)
 		t.Cleanup(func() { _ = c.Close() })
@@ -439,12 +439,21 @@ func TestSentinelsOfWhichSomeAreMute(t *testing.T) {
 	for i := range 3 {
 		addrs := []string{sentinels[0], sentinels[1], sentinels[2]}
 		addrs[i] = mute[i]
-		require.NoError(t, client(addrs...).Ping(t.Context()), "the mute one is number %d", i)
-		l := client(addrs...).RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Minute})
-		require.NoError(t, l.Acquire(t.Context(), 1), "the mute one is number %d", i)
+		// When such a Sentinel has been waited for, no time is left for the only dial of the second.
+		for dials, dial := range map[int]time.Duration{5: time.Second, 1: 500 * time.Millisecond} {
+			t.Run(fmt.Sprintf("number %d, %d dials", i, dials), func(t *testing.T) {
+				t.Parallel()
+				require.NoError(t, client(t, dial, dials, addrs...).Ping(t.Context()))
+				l := client(t, dial, dials, addrs...).RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Minute})
+				require.NoError(t, l.Acquire(t.Context(), 1))
+			})
+		}
 	}
-	err = client(mute...).Ping(t.Context())
-	require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
-	require.ErrorContains(t, err, "entinel")
-	t.Log(err)
+	t.Run("all", func(t *testing.T) {
+		t.Parallel()
+		err := client(t, time.Second, 5, mute...).Ping(t.Context())
+		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+		require.ErrorContains(t, err, "sentinel has not named a master")
+		t.Log(err)
+	})
 }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -23,17 +24,22 @@ const (
 var errSentinel = errors.New("sentinel has not named a master that accepts connections; ask each with redis-cli -p 26379 sentinel get-master-addr-by-name NAME")
 
 // Ping asks any server of s for a reply: on a connection of the pool, and if that fails or has no reply for half a second, on a
-// new one as well, because it may be the connection that is broken. An error is a *[retry.Error]: the first of the two, or that
-// of ctx.
+// new one as well, because it may be the connection that is broken. Through Sentinel it asks once more if both have failed: they
+// may have waited for a Sentinel that does not reply until no time was left to connect to the server, and from then on go-redis
+// asks another. An error is a *[retry.Error]: the first of these, or that of ctx.
 func Ping(ctx context.Context, s Sender) error {
-	args, a := []any{"ping"}, newApart()
-	defer a.close()
-	ended, asked := make(chan error, 2), 1
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	args, a, most := []any{"ping"}, newApart(), 2
+	if PingNeeds(s) > 0 {
+		most = 3
+	}
+	ended := make(chan error, most)
 	go func() { ended <- Process(ctx, Alone(s), Once{redis.NewCmd(ctx, args...)}) }()
 	late := time.NewTimer(pingAgain)
 	defer late.Stop()
 	var first *retry.Error
-	for again := false; asked > 0; {
+	for asked, asking := 1, 1; ; {
 		select {
 		case err := <-ended:
 			if err == nil {
@@ -47,22 +53,30 @@ func Ping(ctx context.Context, s Sender) error {
 				return failure
 			}
 			first = cmp.Or(first, failure)
-			asked--
+			asking--
 		case <-late.C:
 		case <-ctx.Done():
-			err := ctx.Err()
-			if a.atSentinel() {
-				err = errors.Join(errSentinel, err)
-			}
-			return cmp.Or(first, Failure(err))
+			return a.named(cmp.Or(first, Failure(ctx.Err())))
 		}
-		if !again {
-			again = true
+		switch {
+		case asked == 1, asking == 0 && asked < most:
 			asked++
-			go func() { ended <- a.probe(s, "", args, pingPatience) }()
+			asking++
+			a = newApart()
+			context.AfterFunc(ctx, a.close)
+			go func(a *apart) { ended <- a.probe(s, "", args, pingPatience) }(a)
+		case asking == 0:
+			return a.named(first)
 		}
 	}
-	return first
+}
+
+// named returns failure, which says that it is Sentinel that fails if a has not got further.
+func (a *apart) named(failure *retry.Error) error {
+	if a.atSentinel() {
+		failure.Err = fmt.Errorf("%w: %w", errSentinel, failure.Err)
+	}
+	return failure
 }
 
 // PingNeeds returns how long a Ping may take beside what the server itself takes: a Sentinel that does not reply is
