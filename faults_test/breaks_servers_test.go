@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -96,15 +97,17 @@ func protected(f *fault, s *redistest.Server) (begin, end func()) {
 		}
 }
 
-// loads restarts a server that takes some seconds to load what it has.
+// loads restarts a server that takes some seconds to load what it has, and meanwhile replies about each 10 ms, as a server
+// does that loads its data at 200 MB/s.
 func loads(f *fault, b *breakage) {
-	s := &site{single: redistest.Start(f, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")}
+	redistest.Since(f, 7, 0, "loading-process-events-interval-bytes")
+	s := &site{single: redistest.Start(f, "--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024", "--rdbcompression", "no")}
 	xs, alone := b.usings(f, func(kind string, d time.Duration) redis.UniversalClient { return s.client(kind, nil, d) })
 	rdb := admin(f, s.single)
 	ctx := context.Background()
 	_, err := rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range 3000 {
-			p.Set(ctx, fmt.Sprint("much", i), i, 0)
+			p.Set(ctx, fmt.Sprint("much", i), strings.Repeat("x", 100), 0)
 		}
 		return nil
 	})
