@@ -228,6 +228,34 @@ func TestMiddlewareFollowsThePolicyOfTheClient(t *testing.T) {
 	}
 }
 
+// TestSeveralRulesWithoutAReply checks that a request for several limiters says what one for a single limiter says if Redis does not
+// reply within the decision time, and takes no longer.
+func TestSeveralRulesWithoutAReply(t *testing.T) {
+	for rules := 1; rules <= 3; rules++ {
+		inWorldOf(t, fmt.Sprint(rules), func(t *testing.T, w *world) {
+			g := &gate{}
+			g.before(w.rdb)
+			client := clienttest.New(t, w.rdb)
+			defer client.Close()
+			var list []Rule
+			for i := range rules {
+				list = append(list, Rule{Name: fmt.Sprint(w.key, i), Rate: ratelimiter.Rate{Permits: 4, Interval: time.Second}})
+			}
+			m := redistest.Must(NewRules(client, list, WithDecisionTime(300*time.Millisecond)))(t)
+			g.slow.Store(int64(time.Minute))
+			asked := time.Now()
+			d := m.Decide(t.Context(), 1, "a")
+			require.Equal(t, 300*time.Millisecond, time.Since(asked))
+			require.Equal(t, OutcomeClosed, d.Outcome)
+			require.ErrorIs(t, d.Err, ratelimiter.ErrUnavailable)
+			require.ErrorIs(t, d.Err, context.DeadlineExceeded)
+			require.Regexp(t, `of ".+0:a": no reply within 300ms `, d.Err.Error())
+			g.slow.Store(0)
+			time.Sleep(2 * time.Minute)
+		})
+	}
+}
+
 // TestSlowRedis checks what a server's requests get while each reply of Redis takes two seconds, and the decision time is one:
 // when the outage is known only probes are delayed, the policy decides, the process does not fill up with goroutines, there is one
 // outage, and it ends when Redis is fast again.

@@ -113,14 +113,14 @@ func (m *Middleware) allowAll(ctx context.Context, spends []spend) []part {
 }
 
 // peek checks a limiter without taking permits. A limiter whose reply is not known before it is asked counts as one
-// that grants: a RRateLimiter without a rate, and one whose outage policy decides.
+// that grants: a RRateLimiter without a rate, and one whose outage policy decides. If ctx has ended, nothing more is asked.
 func (m *Middleware) peek(ctx context.Context, s spend) part {
 	if s.rule.LimiterFor != nil {
 		return s.ask(func(l limit.Limiter) (ratelimiter.Result, error) { return l.Peek(ctx, s.weight) })
 	}
 	l := m.limiter(s)
 	result, err := l.Peek(ctx, s.weight)
-	if errors.Is(err, ratelimiter.ErrUnavailable) {
+	if errors.Is(err, ratelimiter.ErrUnavailable) && ctx.Err() == nil {
 		result, err = ratelimiter.Result{Granted: true}, nil
 	} else if errors.Is(err, ratelimiter.ErrNotInitialized) {
 		r := s.rule.now()
