@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: release help test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
+.PHONY: release help quick test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
 
 # The lanes of `make test`: checks unit oldest otlp sdk frameworks compat bench page redis valkey servers. All of them by default.
 LANES ?=
@@ -9,6 +9,11 @@ help: ## list the targets
 
 test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some
 	@tools/test-lanes.sh $(LANES)
+
+quick: ## what to run after each change: scripts, some orders of calls, the engine, the tour; half a minute once it is compiled
+	@go test -short -skip 'List' ./scripts ./internal/dispatch ./internal/link ./internal/outage ./internal/redisson ./internal/engine/...
+	@go test -run 'TestEveryOrder$$/OVERALL_.,_1_of_(ask_(lose|java_time|cool|refund)|heal)' ./internal/test/explore
+	@go test -short -run 'TestTour|TestRooms|TestFloors|TestAPI' .
 
 test-long: ## before a release: the lanes with every case of what is long and rare, then compat-long
 	@RATELIMITER_LONG=1 tools/test-lanes.sh $(LANES)
