@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
@@ -239,6 +240,41 @@ func passedOver(w *world, timeout time.Duration) (l []*limiter, cancel func(), l
 	w.at(99 * time.Second)
 	require.True(w.t, w.server.Available(l[0].key) < 10 || w.server.Available(l[1].key) == 0, "it has got something")
 	return l, cancel, done
+}
+
+// TestAListThatWouldBeLateGivesUp checks that with RejectEarly a list that was passed over is rejected if the queue of a limiter says
+// that its time is too short, although Redis says that it is not: it does not ask again and again.
+func TestAListThatWouldBeLateGivesUp(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, 70*time.Second), overall(10, 100*time.Second))
+		begin := time.Now()
+		w.server.Redisson(l[0].key, 10)
+		w.at(time.Second)
+		type end struct {
+			list.Outcome
+			err error
+			at  time.Duration
+		}
+		done := make(chan end, 1)
+		go func() {
+			a, err := w.all(w.ctx, 89*time.Second, l[0].of(1), l[1].of(1))
+			done <- end{a, err, w.elapsed()}
+		}()
+		w.at(10 * time.Second)
+		w.server.Redisson(l[1].key, 10)
+		ctx, cancel := context.WithCancel(w.ctx)
+		defer cancel()
+		go l[1].Handle.Acquire(ctx, engine.Request{Permits: 1, Wait: true, Came: begin}) // is the first in the queue, until 110 s
+		w.at(20 * time.Second)
+		require.NoError(t, w.server.Redis.HSet(w.ctx, w.server.Keys(l[1].key).Hash, "interval", 65_000).Err()) // permits are free at 75 s
+		e := <-done
+		require.NoError(t, e.err)
+		require.False(t, e.Granted)
+		require.Equal(t, 1, e.Bound)
+		require.InDelta(t, 70*time.Second, e.at, float64(100*time.Millisecond))
+		require.InDelta(t, 110*time.Second, e.at+e.Wait, float64(100*time.Millisecond))
+		w.has(l[0], 10)
+	}, rejectEarly, func(c *engine.Config) { c.Recheck = time.Hour })
 }
 
 // TestWhatAListHoldsGoesBack checks that what a list has got of some of its limiters is refunded at once, however its wait for

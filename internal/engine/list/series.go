@@ -121,8 +121,8 @@ func (s *series) acquire(ctx context.Context) (reply, error) {
 			switch {
 			case x.err != nil:
 				return nothing, x.err
-			case !x.Granted:
-				return s.rejectedBy(x.part, x.Wait), nil
+			case !x.Granted: // its time is up, or, with RejectEarly, known to be too short
+				return s.rejectedBy(x.part, max(x.Wait, engine.Timeout(s.w.deadline))), nil
 			}
 			if s.first() >= 0 {
 				continue
