@@ -205,7 +205,7 @@ func TestLsOfANarrowTerminal(t *testing.T) {
 			}
 		}
 		out := l.ok("ls", "--match", l.base+"*")
-		require.Regexp(t, "NAME .*RATE .*USED .*WAIT", out, "%d", width)
+		require.Regexp(t, "NAME .*RATE .*WAITING +WAIT", out, "%d", width)
 		require.Equal(t, width >= 150, strings.Contains(out, "NODE"), "%d", width)
 		require.Equal(t, width < 240, strings.Contains(out, "…"), "%d", width)
 	}
@@ -236,7 +236,7 @@ func TestInspect(t *testing.T) {
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 	out = l.ok("inspect", name, "--clients")
 	require.Contains(t, out, "each client has permits of its own")
-	require.Regexp(t, `client-1 +0 +59m`, out)
+	require.Regexp(t, `CLIENT +LEFT +WAITING +WAIT .*\nclient-1 +0 +- +59m`, out)
 	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "available  0 of 6; one permit takes 59m")
 	require.Equal(t, "client-1", values[jsonState](t, l.ok("inspect", name, "--clients", "--json"))[0].Clients[0].Client)
 	l.do("del", name)

@@ -167,7 +167,7 @@ func (l *Limiter) ask() bool {
 	}
 	l.blocked = l.State.blocked()
 	l.told, _ = l.peek(1) // one permit is not too many for any rate
-	if l.waiting = l.State.Waiting(); l.waiting.Callers > 0 {
+	if l.waiting = l.State.Waiting(); l.waiting.Callers > 0 && (l.Rate.Type == permit.Overall || l.ClientID != "") {
 		l.queued = l.behind(l.waiting.Callers, l.told)
 	}
 	return l.told.Known || l.Rate.Type != permit.Overall

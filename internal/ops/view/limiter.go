@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -193,15 +194,39 @@ func (v *Limiter) Findings(to doctor.Target) []doctor.Finding {
 	return list
 }
 
-// ReadClients finds clients of the limiter, most at most, the first ones that Redis has. What it has found before an error is kept.
+// clientIDs returns the ids of clients: those that are known to wait, and all that have keys in Redis.
+func (v *Limiter) clientIDs(ctx context.Context, s *survey.Survey) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, p := range v.State.Waiting().Processes {
+			if !yield(p.Client, nil) {
+				return
+			}
+		}
+		for id, err := range s.Clients(ctx, v.State.Name) {
+			if !yield(id, err) {
+				return
+			}
+		}
+	}
+}
+
+// ReadClients finds clients of the limiter, most at most: those that are known to wait, and the first ones that Redis has. What it has
+// found before an error is kept. Those for which most callers wait come first.
 func (v *Limiter) ReadClients(ctx context.Context, s *survey.Survey, most int) error {
 	defer func() {
-		slices.SortFunc(v.Clients, func(a, b *Limiter) int { return strings.Compare(a.ClientID, b.ClientID) })
+		slices.SortFunc(v.Clients, func(a, b *Limiter) int {
+			return cmp.Or(cmp.Compare(b.Row.Waiting, a.Row.Waiting), strings.Compare(a.ClientID, b.ClientID))
+		})
 	}()
-	for id, err := range s.Clients(ctx, v.State.Name) {
+	read := map[string]bool{"": true}
+	for id, err := range v.clientIDs(ctx, s) {
 		if err != nil {
 			return err
 		}
+		if read[id] {
+			continue
+		}
+		read[id] = true
 		st, err := s.Read(ctx, v.State.Name, id)
 		switch {
 		case err != nil:

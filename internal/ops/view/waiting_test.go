@@ -23,7 +23,9 @@ func TestWaitingCallersInACoolDown(t *testing.T) {
 	fast, perClient, kept := second, second, second
 	fast.Interval, perClient.Type, kept.KeepAlive = 20*time.Millisecond, ratelimiter.PerClient, 4*time.Second
 	waits := map[string]func(ctx context.Context, c *ratelimiter.Client, l *ratelimiter.RateLimiter) error{
-		"one limiter": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) error { return l.Acquire(ctx, 1) },
+		"one limiter": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) error {
+			return l.Acquire(ctx, 1)
+		},
 		"a lower class": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) error {
 			return l.LeaveFree(5, time.Minute).Acquire(ctx, 1)
 		},
