@@ -248,7 +248,7 @@ func TestPeek(t *testing.T) {
 	l.limiter(l.base, tenAMinute)
 	require.Equal(t, "4 permits: granted at once, 4 available\n", l.ok("peek", l.base, "4"))
 	require.Regexp(t, `^5 permits: wait \S+, because of the permits in use; 4 available\n$`, l.ends(command.ExitFailed, "", "peek", l.base, "5"))
-	require.Regexp(t, `^\{"asked":5,"granted":false,"available":4,"wait_ms":\d+,"waits_for":"the permits in use","waiting":0\}\n$`,
+	require.Regexp(t, `^\{"asked":5,"granted":false,"available":4,"wait_ms":\d+,"new_caller_wait_ms":\d+,"waits_for":"the permits in use","waiting":0\}\n$`,
 		l.ends(command.ExitFailed, "", "peek", l.base, "5", "--json"))
 
 	large := l.base + "large" // more members than one look reads, and no value

@@ -10,6 +10,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/clienttest"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -61,4 +62,40 @@ func TestLsFindsWhoWaitsInACoolDown(t *testing.T) {
 	out := l.ok("inspect", l.base+"each", "--clients")
 	require.Contains(t, out, "3 callers wait; each client has permits of its own")
 	require.Regexp(t, `\n`+c.ID()+` +0 +3 +3h`, out, "three intervals behind three others")
+}
+
+// TestPeekBehindWaitingCallers says how long a new caller waits behind 14 others, and how long if they did not wait.
+func TestPeekBehindWaitingCallers(t *testing.T) {
+	l := newLive(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	c := clienttest.New(t, l.rdb)
+	defer func() { _ = c.Close() }()
+	lim := c.RateLimiter(l.base)
+	require.NoError(t, lim.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: time.Minute}))
+	require.NoError(t, lim.Acquire(ctx, 5))
+	for range 14 {
+		go func() { _ = lim.Acquire(ctx, 1) }()
+	}
+	require.Eventually(t, func() bool {
+		_, out, _ := l.run("peek", l.base, "1")
+		return strings.Contains(out, "behind 14 callers")
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Regexp(t, `^1 permit: wait about 2m\d\ds behind 14 callers, (5\d(\.\d)?s|1m0\ds) if nobody waited, because of the permits in use; 0 available\n$`, l.ends(1, "", "peek", l.base, "1"))
+	o := values[prediction](t, l.ends(1, "", "peek", l.base, "1", "--json"))[0]
+	require.Greater(t, *o.QueuedMS, *o.WaitMS+100_000)
+	require.False(t, o.Granted)
+}
+
+// TestDoctorChecksTheUserFirst looks at the rights of a user before the limiter exists, as the checklist of production.md asks for.
+func TestDoctorChecksTheUserFirst(t *testing.T) {
+	redistest.NeedReal(t)
+	redistest.Since(t, 7, 0, "ACL DRYRUN")
+	l := newLive(t)
+	l.do("acl", "setuser", "app", "reset", "on", ">secret", "~*", "+@all", "-zadd")
+	out := l.ends(1, `may not run zadd`, "doctor", l.base, "--app-user", "app", "--app-role", "acquire")
+	require.Contains(t, out, `there is no limiter "`+l.base+`" yet; only the rights of the user "app" were looked at`)
+	l.do("acl", "setuser", "app", "+zadd")
+	l.ok("doctor", l.base, "--app-user", "app")
+	l.ends(3, "there is no limiter", "doctor", l.base)
 }

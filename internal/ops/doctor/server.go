@@ -111,6 +111,17 @@ func (d *Doctor) server(ctx context.Context, node survey.Node, r *Report) error 
 	return nil
 }
 
+// What some findings do to callers of Redisson, and what they do to callers of Go where that is something else.
+const (
+	evicted   = "an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized"
+	restarted = "after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free"
+)
+
+var toGo = map[string]string{
+	evicted:   "an evicted value is rebuilt from the grants, and evicted grants are free again; an evicted hash is a limiter that is not initialized, unless it has WithRate",
+	restarted: "after a restart a limiter with WithRate gets its rate back from the next call, every other is not initialized until somebody calls TrySetRate; both begin with all permits free",
+}
+
 // examine runs the checks of a server.
 func (f facts) examine(to Target) (list []Finding) {
 	version := cmp.Or(f["valkey_version"], f["redis_version"])
@@ -135,7 +146,7 @@ func (f facts) examine(to Target) (list []Finding) {
 		{failed("cluster_state"), Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
 			showing(to.RedisCLI("--cluster", "check", f["addr"]))},
 		{evicts, Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, percent),
-			"when the memory is full, keys of limiters are evicted like any other", "an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
+			"when the memory is full, keys of limiters are evicted like any other", evicted,
 			word("keep limiters on a server with noeviction, or with volatile-* and no keep-alive")},
 		{lapses, Info, say("maxmemory-policy is %s", policy), "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
 			"as above, for these limiters only", word("give limiters that matter no TTL")},
@@ -144,7 +155,7 @@ func (f facts) examine(to Target) (list []Finding) {
 		{f.number("evicted_keys") > 0, Warning, say("%d keys were evicted since the start", f.number("evicted_keys")), "keys of limiters may have been among them",
 			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", showing(to.Command("doctor", nil)))},
 		{f["save"] == "none" && f["aof_enabled"] == "0", Info, word("neither RDB nor AOF is on"), "a restart loses all limiters",
-			"after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
+			restarted,
 			word("set the rates at the start of each service, as trySetRate is meant to be used")},
 		{failed("rdb_last_bgsave_status") && f["save"] != "none", Critical, word("the last background save failed"), "with stop-writes-on-bgsave-error the server rejects writes",
 			"every acquire fails with MISCONF", log},
@@ -155,7 +166,7 @@ func (f facts) examine(to Target) (list []Finding) {
 	} {
 		if x.is {
 			y := finding("server", x.s, x.found, x.fix)
-			y.Means, y.Java, y.Go = x.means, x.callers, x.callers
+			y.Means, y.Java, y.Go = x.means, x.callers, cmp.Or(toGo[x.callers], x.callers)
 			list = append(list, y)
 		}
 	}
