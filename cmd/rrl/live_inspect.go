@@ -43,6 +43,7 @@ func inspectCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			s.Locate(ctx, st)
 			v, members := view.Of(st), 0
 			if c.Bool("clients") {
 				if err := v.ReadClients(ctx, s, c.Int("limit")); err != nil {

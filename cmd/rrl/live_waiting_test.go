@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/clienttest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -98,4 +99,37 @@ func TestDoctorChecksTheUserFirst(t *testing.T) {
 	l.do("acl", "setuser", "app", "+zadd")
 	l.ok("doctor", l.base, "--app-user", "app")
 	l.ends(3, "there is no limiter", "doctor", l.base)
+}
+
+// TestInspectNamesProcesses shows from where the processes connect that have the id of their Client in the name of their connections.
+func TestInspectNamesProcesses(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	l := &live{T: t, rdb: s.Client(t), url: "redis://" + s.Addr()}
+	for _, process := range []struct{ id, name string }{
+		{"28d0c3a1-5b1c-4c11-9e07-2d7b3c1f0a55", "orders-28d0c3a1-5b1c-4c11-9e07-2d7b3c1f0a55"},
+		{"5afe0a1b-5b1c-4c11-9e07-2d7b3c1f0a55", "5afe0a1b-5b1c-4c11-9e07-2d7b3c1f0a55"},
+		{"0ddba115-5b1c-4c11-9e07-2d7b3c1f0a55", "nameless"},
+	} {
+		var started []ratelimiter.ClientInfo
+		c := clienttest.New(t, s.Client(t, func(o *redis.Options) { o.ClientName = process.name }), ratelimiter.WithClientID(process.id),
+			ratelimiter.WithHook(ratelimiter.Hook{Started: func(i ratelimiter.ClientInfo) { started = append(started, i) }}))
+		defer func() { _ = c.Close() }()
+		require.Equal(t, []ratelimiter.ClientInfo{{ID: process.id, Process: process.id[:4]}}, started)
+		_, err := c.RateLimiter("limiter").TrySetRate(t.Context(), tenAMinute)
+		require.NoError(t, err)
+		require.NoError(t, c.RateLimiter("limiter").Acquire(t.Context(), 1))
+	}
+	out := l.ok("inspect", "limiter")
+	for _, want := range []string{"Go 28d0, orders at 127.0.0.1: 1 permits", "Go 5afe at 127.0.0.1: 1 permits", "Go 0ddb: 1 permits"} {
+		require.Contains(t, out, want)
+	}
+	of := map[string][2]string{}
+	for _, p := range values[jsonState](t, l.ok("inspect", "limiter", "--json"))[0].Go {
+		of[p.Process] = [2]string{p.Name, p.Host}
+	}
+	require.Equal(t, map[string][2]string{"28d0": {"orders", "127.0.0.1"}, "5afe": {"", "127.0.0.1"}, "0ddb": {}}, of)
+	l.do("acl", "setuser", "eve", "reset", "on", ">secret", "~*", "+@all", "-client|list")
+	l.url = "redis://eve:secret@" + s.Addr()
+	require.Contains(t, l.ok("inspect", "limiter"), "Go 28d0: 1 permits", "what it may not ask it does not say")
 }

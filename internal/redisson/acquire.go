@@ -154,7 +154,7 @@ func (l *Limiter) note(b *permit.Batch) string {
 	if a.NoteFor <= 0 {
 		return ""
 	}
-	queue, client := fmt.Sprintf("%04x", l.tag), ""
+	queue, client := l.Process(), ""
 	if b.Floor > 0 {
 		queue += fmt.Sprintf(".%d", b.Floor)
 	}

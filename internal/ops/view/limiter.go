@@ -35,6 +35,17 @@ type Limiter struct {
 	More     bool // there are more clients
 }
 
+// process returns how a process is called, with where it connects from if that is known.
+func (v *Limiter) process(tag uint16) doctor.Text {
+	switch o, ok := v.State.Origins[tag]; {
+	case ok && o.Name != "":
+		return say("%04x, %s at %s", tag, survey.VisibleName(o.Name), survey.Visible(o.Host))
+	case ok:
+		return say("%04x at %s", tag, survey.Visible(o.Host))
+	}
+	return say("%04x", tag)
+}
+
 // A Key is a key of a limiter.
 type Key struct {
 	Role, Key, Type string
@@ -137,9 +148,9 @@ func (v *Limiter) takers() doctor.Text {
 			list = append(list, say("%d more processes of Go", len(processes)-i))
 		case i > shown:
 		case p.Waiting > 0:
-			list = append(list, say("Go %04x: %d permits, %d wait", p.Tag, p.Permits, p.Waiting))
+			list = append(list, say("Go %s: %d permits, %d wait", v.process(p.Tag), p.Permits, p.Waiting))
 		default:
-			list = append(list, say("Go %04x: %d permits", p.Tag, p.Permits))
+			list = append(list, say("Go %s: %d permits", v.process(p.Tag), p.Permits))
 		}
 	}
 	if java > 0 {
@@ -307,10 +318,12 @@ type DetailKey struct {
 
 // A DetailProcess is a process of Go in JSON.
 type DetailProcess struct {
-	Process string `json:"process"` // the two bytes with which its grants begin
-	Permits int64  `json:"permits"` // in use
-	Waiting int64  `json:"waiting"` // callers
-	AgeMS   int64  `json:"age_ms"`  // of that number
+	Process string `json:"process"`        // the two bytes with which its grants begin
+	Name    string `json:"name,omitempty"` // of its connection, without the id, if that has the client's id
+	Host    string `json:"host,omitempty"` // from which it connects, likewise
+	Permits int64  `json:"permits"`        // in use
+	Waiting int64  `json:"waiting"`        // callers
+	AgeMS   int64  `json:"age_ms"`         // of that number
 }
 
 // Detail returns v in JSON, with grants at most.
@@ -334,7 +347,7 @@ func (v *Limiter) Detail(to doctor.Target, grants int) Detail {
 		var processes []survey.Process
 		d.Java, d.Unknown, processes = v.State.Grants()
 		for _, p := range processes {
-			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), p.Permits, p.Waiting, p.Age.Milliseconds()})
+			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), v.State.Origins[p.Tag].Name, v.State.Origins[p.Tag].Host, p.Permits, p.Waiting, p.Age.Milliseconds()})
 		}
 	}
 	for _, c := range v.Clients {
