@@ -348,3 +348,16 @@ func TestUsualCommand(t *testing.T) {
 		require.False(t, usual(&b), "%+v", b)
 	}
 }
+
+// TestNotesOfAPerClientLimiter: a process notes who waits for a PER_CLIENT limiter once a second at most, since acquire does not note it.
+func TestNotesOfAPerClientLimiter(t *testing.T) {
+	begin := time.Now()
+	for typ, want := range map[permit.Type][]bool{permit.Overall: {true, true, true, true}, permit.PerClient: {true, false, false, true}} {
+		h := &hints{typ: typ}
+		for i, at := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Second} {
+			b := permit.Batch{Runs: []permit.Run{{Permits: 1, Count: 1}}, Allowance: permit.Allowance{Waiting: 1, NoteFor: time.Second}}
+			h.prepare(&b, begin.Add(at))
+			require.Equal(t, want[i], b.Allowance.NoteFor > 0, "%v after %v", typ, at)
+		}
+	}
+}

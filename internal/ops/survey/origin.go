@@ -4,11 +4,14 @@ package survey
 
 import (
 	"context"
+	"errors"
 	"net"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // An Origin is where a process of this package connects from, as far as the name of a connection tells.
@@ -22,8 +25,9 @@ var clientID = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 
 // A located is what a server has told of its connections.
 type located struct {
-	at time.Time
-	of map[uint16]Origin
+	at     time.Time
+	denied bool // it is not asked again: each rejection leaves an entry in ACL LOG
+	of     map[uint16]Origin
 }
 
 // originAge is for how long a server is not asked for its connections again.
@@ -42,17 +46,19 @@ func (s *Survey) Locate(ctx context.Context, st *State) {
 	s.mu.Lock()
 	known := s.origins[st.Node]
 	s.mu.Unlock()
-	if time.Since(known.at) < originAge {
+	if known.denied || time.Since(known.at) < originAge {
 		st.Origins = known.of
 		return
 	}
-	st.Origins, _ = s.connections(ctx, st.Name)
+	var err error
+	st.Origins, err = s.connections(ctx, st.Name)
+	var reply redis.Error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.origins == nil {
 		s.origins = map[string]located{}
 	}
-	s.origins[st.Node] = located{time.Now(), st.Origins}
+	s.origins[st.Node] = located{time.Now(), errors.As(err, &reply), st.Origins}
 }
 
 // connections asks the server that holds the limiter of that name. It tells of a thousand connections in a millisecond.
