@@ -496,6 +496,7 @@ else
 end
 
 -- 17. Note who waits where no tripwire of the queue says so. The field has one note a queue, the newest last, and those that count.
+-- No call fails because that cannot be written, for instance when the memory is full.
 do
   local queue, n, counts, client = string.match(ARGV[12] or '', '^(%S+) (%d+) (%d+) ?(%S*)$')
   if queue and (stands ~= 1 or tag == 65536) then
@@ -513,9 +514,9 @@ do
       notes[#notes + 1] = string.format('%s %.0f %.0f %s %s;', queue, n, now, counts, client)
     end
     if #notes > 0 then
-      redis.call('HSET', KEYS[1], 'waiting', table.concat(notes, '', math.max(1, #notes - 63)))
+      redis.pcall('HSET', KEYS[1], 'waiting', table.concat(notes, '', math.max(1, #notes - 63)))
     elseif before ~= '' then
-      redis.call('HDEL', KEYS[1], 'waiting')
+      redis.pcall('HDEL', KEYS[1], 'waiting')
     end
   end
 end

@@ -79,3 +79,18 @@ func testWaitingInACoolDown(t *testing.T, rdb *redis.Client, rate ratelimiter.Ra
 	time.Sleep(5 * time.Second)
 	require.Zero(t, view.Of(redistest.Must(s.Read(t.Context(), name, ""))(t)).Row.Waiting, "they have gone")
 }
+
+// TestNotesFailNobody has callers wait in a cool-down at a server whose memory is full: that who waits cannot be noted is no reason to fail.
+func TestNotesFailNobody(t *testing.T) {
+	redistest.NeedReal(t)
+	rdb := redistest.Start(t).Client(t)
+	c := clienttest.New(t, rdb)
+	defer func() { _ = c.Close() }()
+	l, ctx := c.RateLimiter("limiter"), t.Context()
+	require.NoError(t, l.SetRate(ctx, ratelimiter.Rate{Permits: 10, Interval: time.Second}))
+	require.NoError(t, l.CoolDown(ctx, rdb.Time(ctx).Val().Add(time.Hour)))
+	require.NoError(t, rdb.ConfigSet(ctx, "maxmemory", "1").Err())
+	granted, err := l.TryAcquire(ctx, 1, 2500*time.Millisecond) // it asks three times
+	require.NoError(t, err)
+	require.False(t, granted)
+}
