@@ -158,8 +158,11 @@ func (l *Limiter) note(b *permit.Batch) string {
 	if b.Floor > 0 {
 		queue += fmt.Sprintf(".%d", b.Floor)
 	}
-	if id := url.QueryEscape(strings.TrimPrefix(l.Keys.Value[permit.PerClient], l.Keys.Value[permit.Overall]+":")); b.Type == permit.PerClient && len(id) <= maxNotedID {
-		client = id
+	if b.Type == permit.PerClient {
+		id := strings.TrimPrefix(l.Keys.Value[permit.PerClient], l.Keys.Value[permit.Overall]+":")
+		if id = url.QueryEscape(id); len(id) <= maxNotedID {
+			client = id
+		}
 	}
 	return fmt.Sprint(queue, " ", a.Waiting, " ", a.NoteFor.Milliseconds(), " ", client)
 }
