@@ -57,7 +57,7 @@ type Client struct {
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: config{
-			clientID:     uuid.NewString(),
+			clientID:     newClientID(),
 			nameMapper:   func(name string) string { return name },
 			sharedClock:  true,
 			clientKeyTTL: time.Hour,
@@ -89,6 +89,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c.hooks = c.cfg.hooks
 	c.hooked = c.hooks.ofRequests()
 	c.redis = redisson.NewConn(rdb, redisson.Config{
+		ClientID:    c.cfg.clientID,
 		Divided:     c.cfg.divided,
 		Scripts:     &scripts,
 		ClientClock: c.cfg.clientClock,
@@ -107,10 +108,21 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 		Observe:     c.hooks.observe(),
 	})
 	c.lists = list.New(c.engine)
+	c.hooks.started(ClientInfo{ID: c.cfg.clientID, Process: c.redis.Process()})
 	return c, nil
 }
 
-// ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID].
+// newClientID returns a random UUID that has the process's number in Redis in its first four digits, as nearly all have.
+func newClientID() string {
+	for {
+		if id := uuid.New(); id[0] != '~' && (id[0] != 0 || id[1] != 0) {
+			return id.String()
+		}
+	}
+}
+
+// ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID]. If it is a UUID, as by
+// default, its first four digits are those by which rrl and the page know the process, as in "Go 28d0". [Hook].Started is told both.
 func (c *Client) ID() string {
 	if c == nil {
 		return ""

@@ -212,6 +212,21 @@ func ExampleHook() {
 	// Output: hooked has 1 permits for a request of 2
 }
 
+// A process whose connections have the id of its Client in their name. rrl inspect and the page show it as "Go 28d0, orders at 10.0.0.7".
+func ExampleClientInfo() {
+	id := "28d0c3a1-5b1c-4c11-9e07-2d7b3c1f0a55" // uuid.NewString()
+	rdb := redis.NewClient(&redis.Options{Addr: redisAddr, ClientName: "orders-" + id})
+	defer func() { _ = rdb.Close() }()
+	client, err := ratelimiter.New(rdb, ratelimiter.WithClientID(id), ratelimiter.WithHook(ratelimiter.Hook{
+		Started: func(c ratelimiter.ClientInfo) { fmt.Println("Go", c.Process) },
+	}))
+	if err != nil {
+		panic(err)
+	}
+	defer func() { _ = client.Close() }()
+	// Output: Go 28d0
+}
+
 // A platform asks for a pause of a minute: no process gets a permit until then, nor all of them at once after it.
 func ExampleRateLimiter_CoolDown() {
 	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}))

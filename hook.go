@@ -20,6 +20,8 @@ import (
 // overlap. They must not block. If one of them panics, Event of all Hooks is called with an event of kind [Panicked],
 // and nothing else happens.
 type Hook struct {
+	// Started is called once, by New, with what identifies the Client in Redis, for a log or a metric.
+	Started func(ClientInfo)
 	// Request is called exactly once for each request for permits, when it has ended, whatever its outcome. The
 	// context is that of the request.
 	Request func(context.Context, RequestInfo)
@@ -98,6 +100,14 @@ type RequestInfo struct {
 	CallContext context.Context
 	// Err is the error that the request returned.
 	Err error
+}
+
+// A ClientInfo is what identifies a Client in Redis.
+type ClientInfo struct {
+	ID string // as [Client.ID] returns it
+	// Process is four hexadecimal digits with which the Client's grants begin, and by which rrl and the page know it: "28d0" for what
+	// they show as "Go 28d0". They are those of the ID if that is a UUID, and otherwise random.
+	Process string
 }
 
 // A CallInfo describes one attempt at a script call.
@@ -198,6 +208,15 @@ func (h hooks) called() func(permit.Call) {
 			}
 		})
 	}
+}
+
+// started tells the Hooks what identifies the Client.
+func (h hooks) started(c ClientInfo) {
+	h.each("", func(h *Hook) {
+		if h.Started != nil {
+			h.Started(c)
+		}
+	})
 }
 
 // waiting tells the Hooks that the number of requests that may wait has changed by delta.

@@ -5,6 +5,7 @@ package ratelimiter
 import (
 	"bytes"
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -234,6 +235,7 @@ func TestLogHook(t *testing.T) {
 			`level=ERROR msg="rate limiter: panicked" limiter=a error="panicked: 1"`},
 		{func() { h.Call(CallInfo{Limiter: "a", Healed: Healed{Lost: 3}}) },
 			`level=INFO msg="rate limiter: healed" limiter=a value=0 lost=3 surplus=0 clock=0`},
+		{func() { h.Started(ClientInfo{ID: "28d0c3a1", Process: "28d0"}) }, `level=INFO msg="rate limiter: started" client_id=28d0c3a1 process=28d0`},
 	} {
 		out.Reset()
 		c.log()
@@ -554,5 +556,31 @@ func mixedInAJoint(t *testing.T, after time.Duration) {
 		}
 		require.Positive(t, joints)
 		require.Equal(t, want, heard)
+	})
+}
+
+// TestStarted: each Client tells its Hooks once what identifies it in Redis: its id, of which the first four digits are those of its
+// grants unless the id is no UUID, or one that begins like a mark.
+func TestStarted(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		for i, id := range []string{"", "", "28d0c3a1-5b1c-4c11-9e07-2d7b3c1f0a55", "pod-7", "7e00c3a1-5b1c-4c11-9e07-2d7b3c1f0a55"} {
+			var told []ClientInfo
+			opts := []Option{WithHook(Hook{Started: func(c ClientInfo) { told = append(told, c) }})}
+			if id != "" {
+				opts = append(opts, WithClientID(id))
+			}
+			c, err := New(rdb, opts...)
+			require.NoError(t, err)
+			name := redistest.Key(t) + strconv.Itoa(i)
+			require.NoError(t, c.RateLimiter(name).SetRate(t.Context(), Rate{Permits: 1, Interval: time.Minute}))
+			require.NoError(t, c.RateLimiter(name).Acquire(t.Context(), 1))
+			require.Len(t, told, 1)
+			require.Equal(t, c.ID(), told[0].ID)
+			require.Regexp(t, "^[0-9a-f]{4}$", told[0].Process)
+			member := rdb.ZRange(t.Context(), "{"+name+"}:permits", 0, -1).Val()[0]
+			require.Equal(t, told[0].Process, hex.EncodeToString([]byte(member[1:3])))
+			require.Equal(t, id != "pod-7" && id != "7e00c3a1-5b1c-4c11-9e07-2d7b3c1f0a55", strings.HasPrefix(c.ID(), told[0].Process), c.ID())
+			require.NoError(t, c.Close())
+		}
 	})
 }

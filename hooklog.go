@@ -15,7 +15,8 @@ import (
 //   - Error for a panic.
 //   - Warn for the begin of an outage, for a rate change, for mixed layouts, and for a request with the outcome
 //     [RequestError].
-//   - Info for the end of an outage and for permits that were healed.
+//   - Info for the end of an outage, for permits that were healed, and for a Client that New returns, with its id and the process
+//     as which rrl and the page know it.
 //   - Debug for all other requests, such as rejected ones and those whose context ended.
 //
 // Each record has the name of the limiter, which may contain a user or an address. Of requests that fail with the same
@@ -24,6 +25,9 @@ import (
 func LogHook(logger *slog.Logger) Hook {
 	var failures failureLog
 	return Hook{
+		Started: func(c ClientInfo) {
+			logger.LogAttrs(context.Background(), slog.LevelInfo, "rate limiter: started", slog.String("client_id", c.ID), slog.String("process", c.Process))
+		},
 		Request: func(ctx context.Context, r RequestInfo) {
 			level, similar := slog.LevelDebug, 0
 			if r.Outcome == RequestError {

@@ -29,7 +29,8 @@ type Option func(*config)
 
 // WithClientID sets the client's id. In [PerClient] limiters the id separates the client's permits from those of
 // others. A process that restarts with the same id finds the permits that it had in use; two processes with the same
-// id share their permits. Redisson's id is a random UUID that cannot be chosen. The default is a random UUID.
+// id share their permits, and if it is a UUID, they count as one process in every limiter that they wait for. Redisson's id is a
+// random UUID that cannot be chosen. The default is a random UUID.
 func WithClientID(id string) Option {
 	return func(c *config) { c.clientID = id }
 }

@@ -53,12 +53,12 @@ func TestCoolDownOfThreads(t *testing.T) {
 	}, family, from("3.15.5"))
 }
 
-// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap and of a cool-down as it
+// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap, of a cool-down and of who waits as it
 // does on one without them. It is the blocks that keep Redisson from granting.
 func TestFieldsAreHarmless(t *testing.T) {
 	t.Parallel()
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	fields := map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until}
+	fields := map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until, "waiting": "28d0 40 1790000000000 4000 pod-7;"}
 	take := func(permits int64) twinOp { return twinOp{name: "tryAcquire", permits: permits} }
 	eachJar(t, func(s *scene) {
 		for _, typ := range []string{"0", "1"} {
@@ -77,7 +77,7 @@ func TestFieldsAreHarmless(t *testing.T) {
 				require.Equal(s, without.redisson(op), with.redisson(op), "%v", op)
 				a, b := with.state(), without.state()
 				if op.name != "delete" {
-					require.Equal(s, fields, map[string]string{"minGap": a.hash["minGap"], "coolDown": a.hash["coolDown"], "reopenUntil": a.hash["reopenUntil"]})
+					require.Equal(s, fields, map[string]string{"minGap": a.hash["minGap"], "coolDown": a.hash["coolDown"], "reopenUntil": a.hash["reopenUntil"], "waiting": a.hash["waiting"]})
 					maps.Copy(b.hash, fields)
 				}
 				require.Empty(s, a.differs(b), "%v", op)

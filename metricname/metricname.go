@@ -36,6 +36,9 @@ func Bounds() (wait, call, batch, outage []float64) {
 		[]float64{0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800}
 }
 
+// MaxClients is of how many Clients that share a Hook the metrics have the id: programs have few, and tests many.
+const MaxClients = 16
+
 // Policies returns a function that maps the name of each limiter with the function name, to at most MaxPolicies values, which
 // are the first ones of name, and _OTHER. If name is nil, the value of every limiter is _OTHER. The function is safe for
 // concurrent use.

@@ -15,11 +15,12 @@ type instruments struct {
 	batch                                       metric.Int64Histogram
 	waits, outages                              metric.Int64UpDownCounter
 	skew                                        metric.Float64Gauge
+	clients                                     metric.Int64Gauge
 }
 
 func newInstruments(m metric.Meter) (in instruments, err error) {
 	wait, call, batch, outage := metricname.Bounds()
-	var errs [12]error
+	var errs [13]error
 	in.requests, errs[0] = m.Int64Counter("ratelimiter.requests", metric.WithUnit("{request}"),
 		metric.WithDescription("Requests for permits, those that only peek included, by how they ended."))
 	in.permits, errs[1] = m.Int64Counter("ratelimiter.permits", metric.WithUnit("{permit}"),
@@ -48,5 +49,7 @@ func newInstruments(m metric.Meter) (in instruments, err error) {
 		metric.WithDescription("Panics of foreign code that were contained."))
 	in.healed, errs[11] = m.Int64Counter("ratelimiter.healed", metric.WithUnit("{permit}"),
 		metric.WithDescription("Permits of limiters that were found broken in Redis and were healed, by what was wrong."))
+	in.clients, errs[12] = m.Int64Gauge("ratelimiter.client.info", metric.WithUnit("{client}"),
+		metric.WithDescription("Always 1: the id of each Client of this process, and the process by which rrl and the page know it."))
 	return in, errors.Join(errs[:]...)
 }

@@ -26,6 +26,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -85,7 +86,7 @@ func NewHook(opts ...Option) (ratelimiter.Hook, error) {
 	}
 	h := &hook{instruments: in, tracer: c.tracers.Tracer(Scope), policies: metricname.Policies(c.policy),
 		ended: metricname.Cached(requestKey.bind), called: metricname.Cached(callKey.bind), policy: metricname.Cached(bindPolicy)}
-	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
+	return ratelimiter.Hook{Started: h.started, Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
 type hook struct {
@@ -95,6 +96,13 @@ type hook struct {
 	ended    func(requestKey) requestSets
 	called   func(callKey) callSets
 	policy   func(string) sets
+	made     atomic.Int32 // Clients
+}
+
+func (h *hook) started(c ratelimiter.ClientInfo) {
+	if h.made.Add(1) <= metricname.MaxClients {
+		h.clients.Record(context.Background(), 1, metric.WithAttributes(attribute.String("client_id", c.ID), attribute.String("process", c.Process)))
+	}
 }
 
 // A sets is a set of attributes in the form that the instruments' methods take. Making one takes longer than

@@ -308,3 +308,15 @@ func TestWatchOfAnAbsentLimiter(t *testing.T) {
 	var all metricdata.ResourceMetrics
 	require.ErrorIs(t, w.reader.Collect(t.Context(), &all), ratelimiter.ErrNotInitialized)
 }
+
+// TestClientInfo has the id of each Client and the process as which it is known, of the first ones that share the Hook.
+func TestClientInfo(t *testing.T) {
+	w := newWorld(t)
+	id := w.client.ID()
+	require.Equal(t, map[string]float64{"client_id=" + id + " process=" + id[:4]: 1}, w.points("ratelimiter.client.info"))
+	hook := redistest.Must(NewHook(w.options...))(t)
+	for i := range 100 {
+		hook.Started(ratelimiter.ClientInfo{ID: fmt.Sprint(i)})
+	}
+	require.Len(t, w.points("ratelimiter.client.info"), 1+16)
+}

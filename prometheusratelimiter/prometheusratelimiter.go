@@ -26,6 +26,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -83,11 +84,13 @@ func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error
 			Buckets: outage}),
 		skew: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_clock_skew_seconds",
 			Help: "How far the newest grant found lay ahead of the limiter's clock: a peer's clock is fast."}, []string{"policy"}),
+		clients: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "ratelimiter_client_info",
+			Help: "Always 1: the id of each Client of this process, and the process by which rrl and the page know it."}, []string{"client_id", "process"}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "ratelimiter_panics_total",
 			Help: "Panics of foreign code that were contained."}),
 	}
 	all := []prometheus.Collector{h.requests, h.permits, h.wait, h.waits, h.callDuration, h.batch, h.refunded, h.healed, h.outages,
-		h.outageDuration, h.skew, h.panics}
+		h.outageDuration, h.skew, h.clients, h.panics}
 	for i, c := range all {
 		if err := reg.Register(c); err != nil {
 			for _, c := range all[:i] {
@@ -97,17 +100,18 @@ func NewHook(reg prometheus.Registerer, opts ...Option) (ratelimiter.Hook, error
 		}
 	}
 	h.ended, h.called, h.waited = metricname.Cached(h.bindRequest), metricname.Cached(h.bindCall), metricname.Cached(h.bindWaiting)
-	return ratelimiter.Hook{Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
+	return ratelimiter.Hook{Started: h.started, Request: h.request, Waiting: h.waiting, Call: h.call, Event: h.event}, nil
 }
 
 type hook struct {
 	policies                            func(limiter string) string
 	requests, permits, refunded, healed *prometheus.CounterVec
 	wait, callDuration, batch           *prometheus.HistogramVec
-	waits, skew                         *prometheus.GaugeVec
+	waits, skew, clients                *prometheus.GaugeVec
 	outages                             prometheus.Gauge
 	outageDuration                      prometheus.Histogram
 	panics                              prometheus.Counter
+	made                                atomic.Int32 // Clients
 
 	ended  func(requestKey) requestMetrics
 	called func(callKey) callMetrics
@@ -144,6 +148,12 @@ func (h *hook) bindCall(k callKey) callMetrics {
 }
 
 func (h *hook) bindWaiting(policy string) prometheus.Gauge { return h.waits.WithLabelValues(policy) }
+
+func (h *hook) started(c ratelimiter.ClientInfo) {
+	if h.made.Add(1) <= metricname.MaxClients {
+		h.clients.WithLabelValues(c.ID, c.Process).Set(1)
+	}
+}
 
 func (h *hook) request(_ context.Context, r ratelimiter.RequestInfo) {
 	policy := h.policies(r.Limiter)

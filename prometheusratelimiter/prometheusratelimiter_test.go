@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -188,7 +189,7 @@ func TestDashboard(t *testing.T) {
 		}
 	}
 	for _, m := range regexp.MustCompile(`(?m)^# TYPE (ratelimiter_\S+)`).FindAllStringSubmatch(there, -1) {
-		if m[1] != "ratelimiter_permits_total" && m[1] != "ratelimiter_outage_duration_seconds" && m[1] != "ratelimiter_watch_errors" {
+		if m[1] != "ratelimiter_permits_total" && m[1] != "ratelimiter_outage_duration_seconds" && m[1] != "ratelimiter_watch_errors" && m[1] != "ratelimiter_client_info" {
 			require.True(t, shown[m[1]], "%s is in no panel", m[1])
 		}
 	}
@@ -248,4 +249,20 @@ func TestRegisteredTwice(t *testing.T) {
 	families := redistest.Must(reg.Gather())(t)
 	require.Len(t, families, 1)
 	redistest.Must(NewHook(prometheus.NewRegistry()))(t)
+}
+
+// TestClientInfo has the id of each Client and the process as which it is known, of the first ones that share the Hook.
+func TestClientInfo(t *testing.T) {
+	reg := prometheus.NewPedanticRegistry()
+	hook := redistest.Must(NewHook(reg))(t)
+	hook.Started(ratelimiter.ClientInfo{ID: "28d0c3a1", Process: "28d0"})
+	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
+# HELP ratelimiter_client_info Always 1: the id of each Client of this process, and the process by which rrl and the page know it.
+# TYPE ratelimiter_client_info gauge
+ratelimiter_client_info{client_id="28d0c3a1",process="28d0"} 1
+`), "ratelimiter_client_info"))
+	for i := range 100 {
+		hook.Started(ratelimiter.ClientInfo{ID: strconv.Itoa(i)})
+	}
+	require.Equal(t, 16, redistest.Must(testutil.GatherAndCount(reg, "ratelimiter_client_info"))(t))
 }

@@ -141,6 +141,7 @@ func (h *Handler) look(ctx context.Context, key feedKey) (st *survey.State, err 
 		if st, err = h.survey.Read(reading, key.name, key.client); err != nil {
 			st = nil // what was read up to there is no state
 		} else if st.Problem == nil {
+			h.survey.Locate(reading, st)
 			r := view.RowOf(st.Limiter())
 			h.history.add(&r)
 		}

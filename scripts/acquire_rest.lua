@@ -11,7 +11,7 @@
 --
 -- The phases are numbered as in docs/design/protocol.md. What a phase hands on is declared above it.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, reopenUntil, waiting
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -33,6 +33,8 @@
 --           in its members, 65536 to plant no tripwire; 1 to look who holds the newest grants when nothing is free;
 --           how many callers wait, for those who look at the tripwire. May be left out
 -- ARGV[11]  permits that are to stay free: no request is granted that would leave fewer. May be left out
+-- ARGV[12]  who waits, for those who look on: the queue, its callers, for how many ms the note counts, and the id of a PER_CLIENT
+--           client, as in "28d0 40 4000 6b29-1"; or empty. It is noted in the hash unless a tripwire says it. May be left out
 -- Returns   {0, now, name, number, ...}, of which those that are 0 are left out:
 --           granted: for each run in its order, 0 too: requests that were granted, -1 where its permits exceed the rate
 --           wait: ms until the first request that was rejected can be granted
@@ -248,7 +250,7 @@ else
   -- 9. Forget a cool-down that is over.
   do
     if cool_down and ends <= now then
-      redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil')
+      redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil', 'waiting')
     end
   end
 
@@ -493,7 +495,33 @@ else
   end
 end
 
--- 17. Write what is left.
+-- 17. Note who waits where no tripwire of the queue says so. The field has one note a queue, the newest last, and those that count.
+-- No call fails because that cannot be written, for instance when the memory is full.
+do
+  local queue, n, counts, client = string.match(ARGV[12] or '', '^(%S+) (%d+) (%d+) ?(%S*)$')
+  if queue and (stands ~= 1 or tag == 65536) then
+    local notes, before = {}, redis.call('HGET', KEYS[1], 'waiting') or ''
+    for note, of, at, valid in string.gmatch(before, '((%S+) %d+ (%d+) (%d+) [^; ]*;)') do
+      if tonumber(at) + tonumber(valid) > now and of ~= queue then
+        notes[#notes + 1] = note
+      end
+    end
+    n = tonumber(n)
+    for i = 1, #granted do
+      n = n - math.max(0, granted[i])
+    end
+    if n > 0 then
+      notes[#notes + 1] = string.format('%s %.0f %.0f %s %s;', queue, n, now, counts, client)
+    end
+    if #notes > 0 then
+      redis.pcall('HSET', KEYS[1], 'waiting', table.concat(notes, '', math.max(1, #notes - 63)))
+    elseif before ~= '' then
+      redis.pcall('HDEL', KEYS[1], 'waiting')
+    end
+  end
+end
+
+-- 18. Write what is left.
 do
   if fresh then
     redis.call('SET', KEYS[2], value)
@@ -503,7 +531,7 @@ do
   again = later and again == 0 and HEAL or again
 end
 
--- 18. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing
+-- 19. Keep the keys alive. A cool-down must not end because nobody dares to call, and a call that takes nothing
 -- keeps nothing alive unless it is told to. ttl is that of the hash, 0 for none.
 local ttl
 do
@@ -512,7 +540,7 @@ do
   --#use ttl
 end
 
--- 19. Reply.
+-- 20. Reply.
 do
   local reply = {0, now}
   --#use tell

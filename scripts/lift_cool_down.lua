@@ -7,7 +7,7 @@
 -- hash, and by that the blocks that this call cannot name are void, those of other PER_CLIENT clients and what is
 -- beyond the bound of a call: the acquire that meets one lifts it.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil and how far heal has come
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, waiting and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
@@ -28,7 +28,7 @@ local now = tonumber(ARGV[2])
 local till = instant(conf[4])
 local ends = math.max(till, instant(conf[5]))
 local lifted = ends > now and 1 or 0
-redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil', KEYS[3]) -- and heal is to add up anew
+redis.call('HDEL', KEYS[1], 'coolDown', 'reopenUntil', 'waiting', KEYS[3]) -- and heal is to add up anew
 
 -- They expire from the end of the cool-down on; where the hash does not say when that is, they are what
 -- lies ahead of the others.

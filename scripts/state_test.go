@@ -88,6 +88,11 @@ func waits(permits int64, words, share string) []any {
 	return asked(permits, 1, words, "", 0, "", share)
 }
 
+// notes returns the arguments of callers that wait, for whom floor permits are to stay free, with what is to be noted.
+func notes(permits int64, share string, floor int64, note string) []any {
+	return append(waits(permits, "", share), floor, note)
+}
+
 // lower returns the arguments of a lower class, for which floor permits are to stay free.
 func lower(permits, number, floor int64) []any {
 	return append(asked(permits, number, "", "", 0, "", "0 0 65536 0 0"), floor)

@@ -88,8 +88,12 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if err != nil {
 		return err
 	}
+	user, note := c.String("app-user"), ""
 	if name != "" {
-		r, err = d.Limiter(ctx, name)
+		if r, err = d.Limiter(ctx, name); user != "" && isAbsent(err) { // the user is checked before the first call makes the limiter
+			r, err = &doctor.Report{Findings: []doctor.Finding{}, Skipped: []doctor.Skip{}}, nil
+			note = fmt.Sprintf("there is no limiter %q yet; only the rights of the user %q were looked at", permit.Shorten(name), user)
+		}
 	} else {
 		if r, err = d.Servers(ctx); err != nil {
 			return err
@@ -102,14 +106,16 @@ func runDoctor(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	if err != nil {
 		return err
 	}
-	if user := c.String("app-user"); user != "" {
+	if user != "" {
 		access, err := d.Access(ctx, user, name, role)
 		if err != nil {
 			return err
 		}
 		r.Add(access)
 	}
-	r.Note = r.Needs(rdb.to).String()
+	if r.Note = r.Needs(rdb.to).String(); note != "" {
+		r.Note = strings.TrimSuffix(note+"; "+r.Note, "; ")
+	}
 	out := c.Root().Writer
 	if c.Bool("json") {
 		if err := writeVerdict(out, r); err != nil {

@@ -43,6 +43,7 @@ func inspectCommand() *cli.Command {
 			if err != nil {
 				return err
 			}
+			s.Locate(ctx, st)
 			v, members := view.Of(st), 0
 			if c.Bool("clients") {
 				if err := v.ReadClients(ctx, s, c.Int("limit")); err != nil {
@@ -170,11 +171,11 @@ func (v *inspection) writeClients() error {
 		_, err := fmt.Fprintln(v.out, "No client has permits of its own.")
 		return err
 	}
-	t := &table{columns: []column{{head: "CLIENT"}, {head: "LEFT", right: true}, {head: "WAIT", right: true}, {head: "MEMBERS", right: true, drop: 3},
+	t := &table{columns: []column{{head: "CLIENT"}, {head: "LEFT", right: true}, {head: "WAITING", right: true}, {head: "WAIT", right: true}, {head: "MEMBERS", right: true, drop: 3},
 		{head: "LAST GRANT", right: true, drop: 1}, {head: "TTL", right: true, drop: 2}}}
 	for _, c := range v.Clients {
 		x := c.ClientCells(plain)
-		t.add(x.ID, x.Left, x.Wait, x.Members, x.Last, x.TTL)
+		t.add(x.ID, x.Left, x.Waiting, x.Wait, x.Members, x.Last, x.TTL)
 	}
 	if err := t.write(v.out, v.width); err != nil {
 		return err

@@ -26,7 +26,7 @@ func lsCommand() *cli.Command {
 			"other limits, and used-up quotas, whose interval is an hour or longer. --sort found shows them as they are found.\n\n"+
 			"GRANTED/S is the average of the last interval. WAITING counts the callers of Go that wait; those of Java leave\n"+
 			"no trace in Redis. WAIT is how long a new caller waits for one permit, about, behind them. A PER_CLIENT limiter\n"+
-			"has permits for each client, so these columns are those of inspect --clients; a cool-down is that of all. At a\n"+
+			"has permits for each client, so inspect --clients shows USED and WAIT; WAITING and a cool-down are those of all. At a\n"+
 			"limiter that is stuck, callers of Redisson fail until Go, or rrl heal, has made it whole; where it says fails, every\n"+
 			"call fails, and rrl doctor says why. The last line sums up. A name of more than 120 characters is cut.\n\n"+
 			"With --json each line is a limiter, with its whole name. Writes nothing, and needs no script.\n\n"+
@@ -232,9 +232,9 @@ func (s *summing) line(where string) string {
 }
 
 func newLimiterTable() *table {
-	return &table{columns: []column{{head: "NAME"}, {head: "TYPE", drop: 6}, {head: "RATE", right: true}, {head: "GRANTED/S", right: true, drop: 2}, {head: "USED", right: true},
-		{head: "WAITING", right: true, drop: 1}, {head: "WAIT", right: true}, {head: "COOL-DOWN", right: true, drop: 4}, {head: "TTL", right: true, drop: 5},
-		{head: "MEMBERS", right: true, drop: 7}, {head: "BY", drop: 3}, {head: "NODE", drop: 8}}}
+	return &table{columns: []column{{head: "NAME"}, {head: "TYPE", drop: 6}, {head: "RATE", right: true}, {head: "GRANTED/S", right: true, drop: 3}, {head: "USED", right: true, drop: 1},
+		{head: "WAITING", right: true}, {head: "WAIT", right: true}, {head: "COOL-DOWN", right: true, drop: 2}, {head: "TTL", right: true, drop: 5},
+		{head: "MEMBERS", right: true, drop: 7}, {head: "BY", drop: 4}, {head: "NODE", drop: 8}}}
 }
 
 // plain is how tables on terminals write.

@@ -23,7 +23,7 @@ import (
 
 // readsOnly are the commands that those of rrl which look may send. Each only reads, or is about the connection.
 var readsOnly = strings.Fields(`ping hello info time scan type hlen hgetall hmget get zcard zcount zrange zrevrange pttl multi exec discard
-	memory|usage config|get slowlog|get object|freq acl|dryrun`)
+	memory|usage config|get slowlog|get object|freq client|list acl|dryrun`)
 
 var monitored = regexp.MustCompile(`^\S+ \[\d+ ([^\]]+)\] (.*)$`)
 

@@ -18,8 +18,8 @@ import (
 
 func peekCommand() *cli.Command {
 	return liveCommand("peek", "predict the result of asking for N permits", "NAME N",
-		"Follows the limiter's state at one instant, and takes nothing. It is what a caller gets before whom nobody\n"+
-			"waits; how many wait is said. Writes nothing, and needs no script.\n\n"+
+		"Follows the limiter's state at one instant, and takes nothing. Where callers wait, it says how long a new one\n"+
+			"waits behind them, if each of them asks for one permit. Writes nothing, and needs no script.\n\n"+
 			"Exit codes: 0 they would be granted at once, 1 the caller would wait, or more are asked for than the rate has,\n"+
 			exitCodes,
 		[]cli.Flag{&cli.StringFlag{Name: "client", Usage: "the permits of the client with that `ID` of a PER_CLIENT limiter"}},
@@ -56,18 +56,24 @@ func peekCommand() *cli.Command {
 				return err
 			}
 			out, waiting, wait := c.Root().Writer, st.Waiting().Callers, ""
+			queued := pk.Wait
 			if waiting > 0 {
+				queued = st.Behind(waiting, n, pk)
 				wait = fmt.Sprintf("; %d wait already", waiting)
 			}
 			switch asked := survey.Counted(n, "permit"); {
 			case c.Bool("json"):
-				o := prediction{n, pk.Granted(), pk.Available, nil, pk.Why, waiting}
-				if ms := (pk.Wait + time.Millisecond - 1).Milliseconds(); pk.Known {
-					o.WaitMS = &ms
+				o := prediction{Asked: n, Granted: pk.Granted(), Available: pk.Available, WaitsFor: pk.Why, Waiting: waiting}
+				if pk.Known {
+					ms := func(d time.Duration) *int64 { n := (d + time.Millisecond - 1).Milliseconds(); return &n }
+					o.WaitMS, o.QueuedMS = ms(pk.Wait), ms(queued)
 				}
 				err = term.EncodeJSON(out, o)
 			case !pk.Known:
 				_, err = fmt.Fprintf(out, "%s: not known, because the set is too large to follow%s\n", asked, wait)
+			case pk.Wait > 0 && waiting > 0:
+				_, err = fmt.Fprintf(out, "%s: wait about %s behind %s, %s if nobody waited, because of %s; %d available\n", asked, brief(queued),
+					survey.Counted(waiting, "caller"), brief(pk.Wait), pk.Why, pk.Available)
 			case pk.Wait == 0:
 				_, err = fmt.Fprintf(out, "%s: granted at once, %d available%s\n", asked, pk.Available, wait)
 			default:
@@ -85,7 +91,8 @@ type prediction struct {
 	Asked     int64  `json:"asked"` // permits
 	Granted   bool   `json:"granted"`
 	Available int64  `json:"available"`
-	WaitMS    *int64 `json:"wait_ms,omitempty"` // absent if it is not known
+	WaitMS    *int64 `json:"wait_ms,omitempty"`            // absent if it is not known
+	QueuedMS  *int64 `json:"new_caller_wait_ms,omitempty"` // about, behind those that wait; absent if it is not known
 	WaitsFor  string `json:"waits_for,omitempty"`
 	Waiting   int64  `json:"waiting"` // callers of Go that wait already
 }

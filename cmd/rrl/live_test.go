@@ -205,7 +205,7 @@ func TestLsOfANarrowTerminal(t *testing.T) {
 			}
 		}
 		out := l.ok("ls", "--match", l.base+"*")
-		require.Regexp(t, "NAME .*RATE .*USED .*WAIT", out, "%d", width)
+		require.Regexp(t, "NAME .*RATE .*WAITING +WAIT", out, "%d", width)
 		require.Equal(t, width >= 150, strings.Contains(out, "NODE"), "%d", width)
 		require.Equal(t, width < 240, strings.Contains(out, "…"), "%d", width)
 	}
@@ -236,7 +236,7 @@ func TestInspect(t *testing.T) {
 	l.limiter(name, ratelimiter.Rate{Type: ratelimiter.PerClient, Permits: 6, Interval: time.Hour})
 	out = l.ok("inspect", name, "--clients")
 	require.Contains(t, out, "each client has permits of its own")
-	require.Regexp(t, `client-1 +0 +59m`, out)
+	require.Regexp(t, `CLIENT +LEFT +WAITING +WAIT .*\nclient-1 +0 +- +59m`, out)
 	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "available  0 of 6; one permit takes 59m")
 	require.Equal(t, "client-1", values[jsonState](t, l.ok("inspect", name, "--clients", "--json"))[0].Clients[0].Client)
 	l.do("del", name)
@@ -248,7 +248,7 @@ func TestPeek(t *testing.T) {
 	l.limiter(l.base, tenAMinute)
 	require.Equal(t, "4 permits: granted at once, 4 available\n", l.ok("peek", l.base, "4"))
 	require.Regexp(t, `^5 permits: wait \S+, because of the permits in use; 4 available\n$`, l.ends(command.ExitFailed, "", "peek", l.base, "5"))
-	require.Regexp(t, `^\{"asked":5,"granted":false,"available":4,"wait_ms":\d+,"waits_for":"the permits in use","waiting":0\}\n$`,
+	require.Regexp(t, `^\{"asked":5,"granted":false,"available":4,"wait_ms":\d+,"new_caller_wait_ms":\d+,"waits_for":"the permits in use","waiting":0\}\n$`,
 		l.ends(command.ExitFailed, "", "peek", l.base, "5", "--json"))
 
 	large := l.base + "large" // more members than one look reads, and no value

@@ -239,6 +239,9 @@ func (t *top) look(ctx context.Context) ([]view.Row, error) {
 			rows[i] = view.RowOf(l)
 		}
 		view.Sort(rows, t.by)
+		if gone := len(t.first) - len(rows); gone > 0 { // deleted, or lost by Redis: all are looked at again
+			t.first, t.all, t.swept = rows, t.all-gone, time.Time{}
+		}
 		return rows, nil
 	}
 	if t.next = nil; done.err != nil {

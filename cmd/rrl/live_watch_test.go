@@ -17,6 +17,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/ops/view"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -75,6 +76,29 @@ func TestTop(t *testing.T) {
 	rows := values[[]jsonLimiter](t, l.ok("top", "--match", l.base+"*", "--count", "1", "--rows", "2", "--json"))[0]
 	require.Len(t, rows, 2)
 	require.True(t, rows[0].Stuck)
+}
+
+// TestTopAfterALoss looks at limiters that Redis has lost since, as after a restart without data, and at those that are made anew.
+func TestTopAfterALoss(t *testing.T) {
+	l := newLive(t)
+	for _, name := range []string{"a", "b", "c"} {
+		l.limiter(l.base+name, tenAMinute)
+	}
+	var out bytes.Buffer
+	top := &top{Survey: survey.New(l.rdb), by: view.Orders["harm"], match: l.base + "*", most: 10, rows: 10, out: &out}
+	look := func() string {
+		out.Reset()
+		require.NoError(t, top.show(redistest.Must(top.look(t.Context()))(t), false))
+		first, _, _ := strings.Cut(out.String(), "\n")
+		return first[len("15:04:05Z  "):]
+	}
+	require.Equal(t, "3 of 3 limiters", look())
+	l.do("del", l.base+"a", l.base+"b")
+	require.Equal(t, "1 of 1 limiter", look())
+	l.limiter(l.base+"a", tenAMinute)
+	require.Eventually(t, func() bool { return look() == "2 of 2 limiters" }, 10*time.Second, 10*time.Millisecond, "all are looked at again")
+	l.do("del", l.base+"a", l.base+"c")
+	require.Equal(t, "0 of 0 limiters", look())
 }
 
 func TestDiffAndExport(t *testing.T) {

@@ -116,6 +116,17 @@ func (p *Place) join(ctx context.Context, a Rejection) (*limiter, *request, erro
 	return l, r, nil
 }
 
+// Waits returns who waits in the queue, with the caller of p while it has its turn, for Redis to note; nobody if p is nil.
+func (p *Place) Waits() (a permit.Allowance) {
+	if p == nil || p.r == nil {
+		return a
+	}
+	s := p.Handle.shard
+	s.Lock()
+	defer s.Unlock()
+	return permit.Allowance{Waiting: p.l.waiters.n + 1, NoteFor: s.engine.noteFor(p.l.rate)}
+}
+
 // Leave ends the turn of the caller, if it has one.
 func (p *Place) Leave() {
 	if p.r == nil {

@@ -13,6 +13,11 @@ import (
 // rate.
 func (e *Engine) Recheck(r permit.Rate) time.Duration { return min(e.cfg.Recheck, RenewEvery(r)) }
 
+// noteFor returns for how long it counts what a call has noted of those that wait: until the second call after it is overdue.
+func (e *Engine) noteFor(r permit.Rate) time.Duration {
+	return 2*min(e.Recheck(r), time.Hour) + 2*time.Second
+}
+
 // leastRenewal is the shortest time between two renewals of a limiter whose permits do not expire more often. A
 // KeepAlive of less than twice as long, which only other programs can set, is too short to be kept up by calls that
 // are sometimes late.

@@ -65,9 +65,20 @@ func (l *limiter) takeQueueLocked() *flight {
 		f.appendTriesLocked(&l.tries)
 	}
 	f.changes = l.changes
-	f.Allowance = l.share.Allowance(f.Runs[0].Permits, f.Runs[0].Permits, l.rate, time.Now())
-	f.Allowance.Waiting = l.waiters.n
+	f.Allowance = l.allowanceLocked(f.Runs[0].Permits)
 	return f
+}
+
+// allowanceLocked returns the allowance of a flight of the queue whose first request wants the given number of permits. Who waits
+// is noted once Redis has rejected the first waiter: most requests that may wait need not.
+func (l *limiter) allowanceLocked(permits int64) permit.Allowance {
+	head := l.waiters.first
+	a := l.share.Allowance(head.want.Permits, permits, l.rate, time.Now())
+	a.Waiting = l.waiters.n
+	if head.rejected {
+		a.NoteFor = l.shard.engine.noteFor(l.rate)
+	}
+	return a
 }
 
 // maxPassed is how many requests in the queue are examined in the search for those that may pass.
@@ -95,8 +106,7 @@ func (l *limiter) takePassersLocked() *flight {
 		return nil
 	}
 	f.ticket = ticket
-	f.Allowance = l.share.Allowance(head.want.Permits, f.Runs[0].Permits, l.rate, time.Now())
-	f.Allowance.Waiting = l.waiters.n
+	f.Allowance = l.allowanceLocked(f.Runs[0].Permits)
 	f.InOrder, f.changes = true, l.changes
 	return f
 }

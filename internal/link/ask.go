@@ -30,7 +30,12 @@ func (l *Link) Peek(ctx context.Context, permits int64) (permit.Reply, error) {
 
 // Look is like [Link.Peek], but keeps the limiter alive, as a call that takes permits does.
 func (l *Link) Look(ctx context.Context, permits int64) (permit.Reply, error) {
-	return l.look(ctx, permits, permit.Batch{DryRun: true, Renew: true})
+	return l.LookWaiting(ctx, permits, permit.Allowance{})
+}
+
+// LookWaiting is like [Link.Look], and has Redis note who waits, as a says.
+func (l *Link) LookWaiting(ctx context.Context, permits int64, a permit.Allowance) (permit.Reply, error) {
+	return l.look(ctx, permits, permit.Batch{DryRun: true, Renew: true, Allowance: a})
 }
 
 // look makes the call b, which takes nothing.

@@ -173,6 +173,8 @@ type Allowance struct {
 	Survey bool          // report who holds the newest permits
 	// Waiting is how many callers of the process wait, for operators. Nothing is decided by it.
 	Waiting int
+	// NoteFor is for how long Redis is to note Waiting where no tripwire says it, as in a cool-down; 0 for not at all.
+	NoteFor time.Duration
 }
 
 // Next tells how a call goes on.

@@ -6,7 +6,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -73,7 +75,8 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 // usual reports whether acquire decides b, as long as the limiter is in its usual state.
 func usual(b *permit.Batch) bool {
 	return len(b.Runs) == 1 && b.Runs[0].Permits*b.Runs[0].Count <= permit.Max && !b.Replay && b.Check == permit.Unchecked && !b.Healed &&
-		!b.DryRun && b.Floor == 0 && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On
+		!b.DryRun && b.Floor == 0 && b.At.IsZero() && b.Cursor.Members == 0 && !b.Allowance.On &&
+		(b.Allowance.NoteFor == 0 || b.Type != permit.PerClient)
 }
 
 // usualCommand returns the command of acquire for b.
@@ -112,8 +115,8 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 	// If these are too many for one member, the script writes smaller ones.
 	whole := uint32(min(b.Runs[0].Permits*b.Runs[0].Count, permit.Max))
 	s, more := l.Scripts.AcquireRest, 0
-	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On || b.Floor > 0 {
-		more = 6
+	if b.Type == permit.PerClient || len(b.Runs) > 1 || b.Cursor.Members > 0 || now != "" || b.Allowance.On || b.Allowance.NoteFor > 0 || b.Floor > 0 {
+		more = 7
 	}
 	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
 	cmd = append(cmd, wires[b.Type], b.Runs[0].Permits, b.Runs[0].Count, Member(l.LongLength, b.ID.Run(0), whole), words)
@@ -128,7 +131,7 @@ func (l *Limiter) acquireCommand(b *permit.Batch) ([]any, error) {
 		case b.Allowance.On:
 			allowance = l.allowance(b.Allowance)
 		}
-		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, allowance, b.Floor)
+		cmd = append(cmd, now, furtherRuns(b.Runs[1:]), l.KeyTTL.Milliseconds(), walk, allowance, b.Floor, l.note(b))
 	}
 	return s.Complete(cmd)
 }
@@ -140,6 +143,28 @@ func (c *Conn) allowance(a permit.Allowance) string {
 		survey = 1
 	}
 	return fmt.Sprint(a.Grace.Milliseconds(), " ", a.May, " ", c.tag, " ", survey, " ", a.Waiting)
+}
+
+// maxNotedID bounds the id of a client in a note.
+const maxNotedID = 100
+
+// note returns who waits in the form of ARGV[12]. The queue is that of this process and, of a lower class, of its floor.
+func (l *Limiter) note(b *permit.Batch) string {
+	a := b.Allowance
+	if a.NoteFor <= 0 {
+		return ""
+	}
+	queue, client := l.Process(), ""
+	if b.Floor > 0 {
+		queue += fmt.Sprintf(".%d", b.Floor)
+	}
+	if b.Type == permit.PerClient {
+		id := strings.TrimPrefix(l.Keys.Value[permit.PerClient], l.Keys.Value[permit.Overall]+":")
+		if id = url.QueryEscape(id); len(id) <= maxNotedID {
+			client = id
+		}
+	}
+	return fmt.Sprint(queue, " ", a.Waiting, " ", a.NoteFor.Milliseconds(), " ", client)
 }
 
 // bystander is the allowance of a call with a floor: it does not touch the tripwires of others, and sets none.

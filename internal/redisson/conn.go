@@ -25,6 +25,7 @@ import (
 // A Config says how the limiters of one client are asked and written.
 type Config struct {
 	Scripts     *Scripts
+	ClientID    string               // from which the tag of the client follows
 	Divided     bool                 // the limiters are spread over the parts of a cluster or a ring
 	ClientClock bool                 // the time is that of this process and not that of Redis
 	SharedClock bool                 // all clients use the same clock: that of Redis, or that of a test
@@ -70,7 +71,7 @@ func (l *Limiter) otherLayout() {
 
 // NewConn returns a Conn that uses rdb.
 func NewConn(rdb redis.UniversalClient, cfg Config) *Conn {
-	c := &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
+	c := &Conn{Config: cfg, sender: dispatch.Of(rdb), tag: newTag(cfg.ClientID, cfg.LongLength), hints: &hintTable{seed: maphash.MakeSeed()}}
 	if cfg.Separate {
 		dispatch.Separate(c.sender)
 	}

@@ -19,12 +19,16 @@ type hints struct {
 	typ        permit.Type
 	rate       permit.Rate
 	noTTLUntil time.Time // until when the hash is assumed to have no TTL
+	noted      time.Time // when a call last noted who waits, of a PER_CLIENT limiter
 	checks     checkSchedule
 }
 
 // trustNoTTL is how long the hash is assumed to have no TTL after it was found to have none. Whoever gives it a TTL
 // gives one to the other keys, too, so only a key that is created within this time could lack it.
 const trustNoTTL = time.Second
+
+// noteEvery is how often a call notes at most who waits for a PER_CLIENT limiter, since acquire does not do so.
+const noteEvery = time.Second
 
 // prepare fills in the type of b, and whether it checks. It reports whether acquire can skip the look for a TTL, and
 // whether the limiter has a gap.
@@ -36,6 +40,13 @@ func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 	defer h.mu.Unlock()
 	if !b.Replay { // a replay asks for the same again
 		b.Type = h.typ
+		if b.Allowance.NoteFor > 0 && b.Type == permit.PerClient {
+			if now.Sub(h.noted) < noteEvery {
+				b.Allowance.NoteFor = 0
+			} else {
+				h.noted = now
+			}
+		}
 		switch {
 		case b.Healed:
 			b.Check = permit.Unchecked

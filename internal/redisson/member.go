@@ -4,8 +4,10 @@ package redisson
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 
+	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -51,6 +53,9 @@ func RandomID() (id permit.ID) {
 	return id
 }
 
+// Process returns the tag in the form in which tools show it: four hexadecimal digits.
+func (c *Conn) Process() string { return fmt.Sprintf("%04x", c.tag) }
+
 // NewID returns an ID that begins with the tag of this process. By the tag other processes distinguish its grants
 // from their own.
 func (c *Conn) NewID() permit.ID {
@@ -62,11 +67,15 @@ func (c *Conn) NewID() permit.ID {
 	return id
 }
 
-// newTag returns a tag that does not begin like the members of marks and blocks. For Lc0I, whose members have few
-// random bytes, the tag has one byte.
-func newTag(longLength bool) int {
-	for {
-		if tag := rand.IntN(1 << 16); tag>>8 != '~' {
+// newTag returns the tag of a client: the first two bytes of its id, if that is a UUID and they can be a tag, and otherwise two random
+// ones. A tag does not begin like the members of marks and blocks. For Lc0I, whose members have few random bytes, it has one byte.
+func newTag(clientID string, longLength bool) int {
+	id, err := uuid.Parse(clientID)
+	if err != nil || len(clientID) != len(id.String()) {
+		id = uuid.Nil
+	}
+	for tag := int(id[0])<<8 | int(id[1]); ; tag = rand.IntN(1 << 16) {
+		if tag>>8 != '~' && tag != 0 {
 			if longLength {
 				tag &^= 0xff
 			}

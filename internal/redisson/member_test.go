@@ -40,7 +40,7 @@ func TestIDs(t *testing.T) {
 	for _, long := range []bool{false, true} {
 		seen := map[permit.ID]bool{}
 		for range 300 {
-			c := Conn{Config: Config{LongLength: long}, tag: newTag(long)}
+			c := Conn{Config: Config{LongLength: long}, tag: newTag("", long)}
 			require.NotEqual(t, int('~'), c.tag>>8)
 			for range 10 {
 				id := c.NewID()

@@ -56,7 +56,7 @@ func forged(t *testing.T) (*Limiter, *forger) {
 		return NewScript(dispatch.New(name, "", keys, args), ResendUnsent)
 	}
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
-		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 11).OptionalArgs(6), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
+		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 12).OptionalArgs(7), AcquireAll: script("acquire_all", 3*JointParts, 4+JointParts),
 		GiveBack: script("give_back", 3, 5), Reserve: script("reserve", 4, 9), Heal: script("heal", 3, 10).OptionalArgs(6),
 		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 6, 7), Available: script("available", 3, 5),
 		Release: script("release", 3, 4), Delete: script("delete", 9, 0), Expire: script("expire", 5, 3),
@@ -284,12 +284,14 @@ func TestAcquireCommand(t *testing.T) {
 		"plain":       {permit.Batch{}, []any{"0", int64(2), int64(3), member, ""}},
 		"a replay":    {permit.Batch{Replay: true}, []any{"0", int64(2), int64(3), member, "replay "}},
 		"all flags":   {permit.Batch{Replay: true, Check: permit.Checked, Healed: true, InOrder: true, DryRun: true}, []any{"0", int64(2), int64(3), member, "replay check healed order dry "}},
-		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", "", int64(0)}},
-		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", "", int64(0)}},
-		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", "", int64(0)}},
-		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, "", "", "2 40 1 1 ", int64(3600000), "", "", int64(0)}},
-		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Survey: true, Waiting: 7}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 4660 1 7", int64(0)}},
-		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0 0", int64(5)}},
+		"PER_CLIENT":  {permit.Batch{Type: permit.PerClient}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", "", int64(0), ""}},
+		"dated back":  {permit.Batch{At: time.UnixMilli(77)}, []any{"0", int64(2), int64(3), member, "", int64(77), "", int64(3600000), "", "", int64(0), ""}},
+		"a walk":      {permit.Batch{Cursor: permit.Cursor{Members: 512, Permits: 700}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "512 700", "", int64(0), ""}},
+		"more runs":   {permit.Batch{Runs: []permit.Run{one, {Permits: 2, Count: 40}, {Permits: 1, Count: 1}}}, []any{"0", int64(2), int64(3), member, "", "", "2 40 1 1 ", int64(3600000), "", "", int64(0), ""}},
+		"with others": {permit.Batch{Allowance: permit.Allowance{On: true, Grace: 120 * time.Millisecond, May: 4, Survey: true, Waiting: 7}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "120 4 4660 1 7", int64(0), ""}},
+		"a note":      {permit.Batch{Allowance: permit.Allowance{Waiting: 7, NoteFor: 4 * time.Second}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "", int64(0), "1234 7 4000 "}},
+		"of a client": {permit.Batch{Type: permit.PerClient, Floor: 5, Allowance: permit.Allowance{Waiting: 7, NoteFor: 4 * time.Second}}, []any{"1", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0 0", int64(5), "1234.5 7 4000 id"}},
+		"a floor":     {permit.Batch{Floor: 5, Allowance: permit.Allowance{On: true}}, []any{"0", int64(2), int64(3), member, "", "", "", int64(3600000), "", "0 0 65536 0 0", int64(5), ""}},
 	} {
 		b := c.b
 		if b.ID = id; b.Runs == nil {
@@ -328,7 +330,7 @@ func TestUsualCommand(t *testing.T) {
 		want  []any
 	}{
 		{permit.Batch{Runs: run, InOrder: true, Alone: true}, false, []any{"0", int64(2), int64(3), member, 0}},
-		{permit.Batch{Runs: run}, true, []any{"0", int64(2), int64(3), member, 1}},
+		{permit.Batch{Runs: run, Allowance: permit.Allowance{Waiting: 3, NoteFor: 1}}, true, []any{"0", int64(2), int64(3), member, 1}},
 		{permit.Batch{Runs: run, Type: permit.PerClient}, false, []any{"1", int64(2), int64(3), member, 0, "", int64(3600000)}},
 	} {
 		require.True(t, usual(&c.b))
@@ -341,7 +343,21 @@ func TestUsualCommand(t *testing.T) {
 		{Runs: append(run, run...)}, {Runs: []permit.Run{{Permits: permit.Max, Count: 2}}}, {Runs: run, Replay: true},
 		{Runs: run, Check: permit.Checked}, {Runs: run, DryRun: true}, {Runs: run, At: time.UnixMilli(1)},
 		{Runs: run, Cursor: permit.Cursor{Members: 1}}, {Runs: run, Allowance: permit.Allowance{On: true}}, {Runs: run, Floor: 1},
+		{Runs: run, Type: permit.PerClient, Allowance: permit.Allowance{NoteFor: 1}},
 	} {
 		require.False(t, usual(&b), "%+v", b)
+	}
+}
+
+// TestNotesOfAPerClientLimiter: a process notes who waits for a PER_CLIENT limiter once a second at most, since acquire does not note it.
+func TestNotesOfAPerClientLimiter(t *testing.T) {
+	begin := time.Now()
+	for typ, want := range map[permit.Type][]bool{permit.Overall: {true, true, true, true}, permit.PerClient: {true, false, false, true}} {
+		h := &hints{typ: typ}
+		for i, at := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Second} {
+			b := permit.Batch{Runs: []permit.Run{{Permits: 1, Count: 1}}, Allowance: permit.Allowance{Waiting: 1, NoteFor: time.Second}}
+			h.prepare(&b, begin.Add(at))
+			require.Equal(t, want[i], b.Allowance.NoteFor > 0, "%v after %v", typ, at)
+		}
 	}
 }

@@ -134,9 +134,10 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 // A part is the demand of a caller, on its way.
 type part struct {
 	Demand
-	asked   link.Asked    // what it may have been granted
-	changes int           // of the limiter, before it was asked
-	place   *engine.Place // in the wait queue of the limiter, or nil
+	asked   link.Asked       // what it may have been granted
+	changes int              // of the limiter, before it was asked
+	place   *engine.Place    // in the wait queue of the limiter, or nil
+	waits   permit.Allowance // who waits there, if it is the turn of place
 }
 
 // A reply is an Outcome with what the queue has to know about the limiter that bound.

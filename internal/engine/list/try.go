@@ -16,7 +16,7 @@ import (
 // is granted afterwards goes back.
 func (w *waiter) try(ctx context.Context) (reply, error) {
 	for i := range w.parts {
-		w.parts[i].changes = w.parts[i].Handle.State().Changes
+		w.parts[i].changes, w.parts[i].waits = w.parts[i].Handle.State().Changes, w.parts[i].place.Waits()
 	}
 	if ctx.Done() == nil && w.deadline.IsZero() && !w.hasPolicies() {
 		return w.lists.tryAll(ctx, w.parts)
@@ -101,7 +101,7 @@ func rejection(i int, a *permit.Reply) reply {
 
 // longest returns the reply that the i-th limiter, that of p, rejects, if it takes longer than bound.
 func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
-	a, err := p.Handle.Look(ctx, p.Permits)
+	a, err := p.Handle.LookWaiting(ctx, p.Permits, p.waits)
 	if err != nil {
 		return nothing, err
 	}

@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -55,12 +56,25 @@ func (d *Doctor) Access(ctx context.Context, user, name string, role rights.Role
 			r.skip(Skip{Check: "acl", Node: node.Addr}, false, fmt.Errorf("ACL DRYRUN: %w", err))
 			continue
 		}
-		for _, f := range rejected.findings(user, name, d.target().At(node.Addr)) {
+		may, err := maySetUsers(ctx, node, cmp.Or(d.target().User, "default"), user)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range rejected.findings(user, name, d.target().At(node.Addr), may) {
 			f.Limiter, f.Node = name, node.Addr
 			r.Findings = append(r.Findings, f)
 		}
 	}
 	return r, nil
+}
+
+// maySetUsers reports whether the user that looks may change the rights of another.
+func maySetUsers(ctx context.Context, node survey.Node, looks, user string) (bool, error) {
+	text, err := node.Client.Do(ctx, "acl", "dryrun", looks, "acl", "setuser", user).Text()
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	return err == nil && text == "OK", nil
 }
 
 // A rejection is what a server rejects a user, of one right.
@@ -101,8 +115,11 @@ func rejectedKey(text string) (string, bool) {
 }
 
 // findings returns what the user lacks to acquire, and what it lacks besides to administer: a user who is to acquire only
-// lacks that, too.
-func (list rejections) findings(user, name string, to Target) (found []Finding) {
+// lacks that, too. If the user that looks may not change that, somebody else has to.
+func (list rejections) findings(user, name string, to Target, may bool) (found []Finding) {
+	if !may {
+		to.User = "ADMIN"
+	}
 	patterns, rules := rights.Patterns(name), []string{}
 	for _, role := range []rights.Role{rights.Acquire, rights.Administer} {
 		var commands, keys, operations, missing []string
@@ -144,9 +161,18 @@ func (list rejections) findings(user, name string, to Target) (found []Finding) 
 		}
 		found = append(found, finding("acl", s,
 			say("the user %q %s, which these need: %s", user, strings.Join(text, ", and "), strings.Join(unique(operations), ", ")),
-			run(to.RedisCLI(slices.Concat([]string{"acl", "setuser", user}, missing)...))))
+			advised(run(to.RedisCLI(slices.Concat([]string{"acl", "setuser", user}, missing)...)), may)))
 	}
 	return found
+}
+
+// advised returns a command that changes the rights of a user, for whoever may run it.
+func advised(command Text, may bool) Text {
+	if may {
+		return command
+	}
+	admin := word("ADMIN stands for a user that may run ACL SETUSER, which this one may not")
+	return say("if %s: %s", admin, command.only(admin))
 }
 
 // unique returns a list without those that came before.

@@ -84,6 +84,17 @@ func TestAccess(t *testing.T) {
 	require.Len(t, f, 1)
 	require.Regexp(t, `"\{a\}:value:\*".* which these need: .*Delete`, f[0].Found)
 
+	// Who looks may not change what it finds.
+	user(append(all, "~a")...)
+	require.NoError(t, rdb.Do(ctx, "acl", "setuser", "eve", "reset", "on", ">secret", "~*", "+@read", "+@connection", "+info", "+acl|dryrun").Err())
+	eve := s.Client(t, func(o *redis.Options) { o.DB, o.Username, o.Password = 3, "eve", "secret" })
+	f = redistest.Must((&Doctor{Survey: survey.New(eve)}).Access(ctx, "app", "a", rights.Acquire))(t).Findings
+	require.Len(t, f, 1)
+	require.Empty(t, f[0].Commands)
+	require.Len(t, f[0].Alternatives, 1)
+	require.Equal(t, "ADMIN stands for a user that may run ACL SETUSER, which this one may not", f[0].Alternatives[0].If)
+	require.Contains(t, f[0].Alternatives[0].Commands[0], " --user ADMIN acl setuser app '~{a}:*'")
+
 	r := redistest.Must((&Doctor{Survey: survey.New(rdb)}).Access(ctx, "nobody", "", rights.Acquire))(t)
 	require.Empty(t, r.Findings)
 	require.Contains(t, r.Skipped[0].Why, "nobody")
@@ -161,12 +172,14 @@ func TestIdle(t *testing.T) {
 			if keep {
 				p.HSet(w.ctx, name, "keepAliveTime", 0)
 			}
-			if ttl > 0 {
-				p.PExpire(w.ctx, name, ttl)
-			}
 			if used > 0 {
 				p.Set(w.ctx, "{"+name+"}:value", 9, 0)
 				p.ZAdd(w.ctx, "{"+name+"}:permits", redis.Z{Score: float64(w.now.Add(-used).UnixMilli()), Member: member})
+			}
+			for _, key := range []string{name, "{" + name + "}:value", "{" + name + "}:permits"} {
+				if ttl > 0 {
+					p.PExpire(w.ctx, key, ttl)
+				}
 			}
 		}
 		redistest.Must(p.Exec(w.ctx))(t)
@@ -181,7 +194,7 @@ func TestIdle(t *testing.T) {
 	require.Equal(t, fmt.Sprintf(`1000 of 1000 limiters that were looked at whose names begin with %q have no TTL, and their newest grants are older than a day`, base+"user:"), list[0].Found)
 	require.Contains(t, list[0].Limiter, "user:")
 	require.Len(t, list[0].Alternatives, 1)
-	require.Contains(t, list[0].Alternatives[0].Commands[0], "--keep-alive D --write")
+	require.Contains(t, list[0].Alternatives[0].Commands[0], "--keep-alive 168h --write")
 	set(1, 0, time.Hour)
 	require.Empty(t, find(), "one is used")
 	set(1, time.Hour, 25*time.Hour)

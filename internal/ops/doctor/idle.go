@@ -15,6 +15,8 @@ import (
 const (
 	manyIdle  = 1000           // limiters whose names differ in the last part only
 	idleAfter = 24 * time.Hour // without a grant
+	// idleKeep is the keep-alive that is advised, if no interval is longer: a week, which has the quiet days of most services.
+	idleKeep = 7 * 24 * time.Hour
 	// mostGroups bounds how many beginnings of names are counted.
 	mostGroups = 1000
 )
@@ -22,6 +24,7 @@ const (
 // A group is the limiters whose names differ in the last part only, such as those of users.
 type group struct {
 	all, idle int
+	interval  time.Duration   // the longest of those that are idle
 	one       *survey.Limiter // one that is idle
 	why       Text            // why those that are idle must not be given a TTL, if one must not
 }
@@ -50,6 +53,7 @@ func (f groups) add(l *survey.Limiter) {
 		return
 	}
 	of.idle++
+	of.interval = max(of.interval, l.Rate.Interval)
 	if why := noTTL(l.State, l.State); of.one == nil || of.why.String() == "" {
 		of.one, of.why = l, why
 	}
@@ -63,9 +67,10 @@ func (f groups) findings(to Target) (list []Finding) {
 		}
 		fix := say("no keep-alive is advised for limiters such as this one: %s", of.why)
 		if of.why.String() == "" {
-			when := word("D is longer than any pause after which they are used again without TrySetRate")
+			keep := max(idleKeep, 2*of.interval)
+			when := say("none of them is used again after a pause of more than %s without TrySetRate", survey.Exact(keep))
 			fix = say("make them with a keep-alive; if %s: %s gives one to this limiter", when,
-				run(to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive D", "--write")).only(when))
+				run(to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive "+survey.Exact(keep), "--write")).only(when))
 		}
 		x := finding("idle", Warning, say("%d of %d limiters that were looked at whose names begin with %q have no TTL, and their newest grants are older than a day",
 			of.idle, of.all, begin), fix)

@@ -443,6 +443,9 @@ func (p *patient) ttl() (list []Finding) {
 		case left > 0 && st.HasValue && st.TTLs[1] >= 0 && st.TTLs[1]+time.Second < left:
 			list = append(list, p.of(st, "ttl", Warning, p.expiring(st),
 				"the value expires in %v, but permits are in use for %v", st.TTLs[1].Round(time.Millisecond), left.Round(time.Millisecond)))
+		case hash >= 0 && st.HasValue && st.TTLs[1] == -1 && st.TTLs[2] < 0:
+			list = append(list, p.of(st, "ttl", Warning, p.keeping(st),
+				"the hash expires in %v, and its permits do not: the limiter is gone then, unless a caller renews it", hash.Round(time.Second)))
 		case st.HasValue && st.Count > 0 && st.TTLs[1] == -1 && st.TTLs[2] >= 0:
 			list = append(list, p.of(st, "ttl", Info, p.expiring(st),
 				"the value has no TTL but the grants have one of %v, as after Redisson's availablePermits", st.TTLs[2].Round(time.Second)))

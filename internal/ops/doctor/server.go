@@ -126,36 +126,39 @@ func (f facts) examine(to Target) (list []Finding) {
 		found          Text
 		means, callers string
 		fix            Text
+		ours           string // what it does to callers of Go, if that is not the same
 	}{
 		{err == nil && major < 5, Critical, say("version %s", version), "the scripts need Redis 5 or Valkey", "scripts fail with errors of Lua or of unknown commands",
-			word("update the server")},
+			word("update the server"), ""},
 		{f["role"] == "slave", Critical, say("a replica of %s:%s", f["master_host"], f["master_port"]), "clients are connected to a replica, which cannot be written",
-			"every acquire fails with READONLY", word("connect to the master, or through a sentinel or a cluster client")},
-		{f["loading"] == "1", Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", word("wait")},
+			"every acquire fails with READONLY", word("connect to the master, or through a sentinel or a cluster client"), ""},
+		{f["loading"] == "1", Critical, word("the server loads its data"), "it was restarted a moment ago", "calls fail with LOADING until it is done", word("wait"), ""},
 		{failed("cluster_state"), Critical, say("cluster_state is %s", f["cluster_state"]), "the node does not see a master for every slot", "calls fail with CLUSTERDOWN",
-			showing(to.RedisCLI("--cluster", "check", f["addr"]))},
+			showing(to.RedisCLI("--cluster", "check", f["addr"])), ""},
 		{evicts, Warning, say("maxmemory-policy is %s with %d MiB, of which %d%% are used", policy, most>>20, percent),
 			"when the memory is full, keys of limiters are evicted like any other", "an evicted value gives Redisson a second burst; an evicted hash is a limiter that is not initialized",
-			word("keep limiters on a server with noeviction, or with volatile-* and no keep-alive")},
+			word("keep limiters on a server with noeviction, or with volatile-* and no keep-alive"),
+			"an evicted value is rebuilt from the grants, and evicted grants are free again; an evicted hash is a limiter that is not initialized, unless it has WithRate"},
 		{lapses, Info, say("maxmemory-policy is %s", policy), "keys with a TTL can be evicted: limiters with a keep-alive, and the permits of our PER_CLIENT clients",
-			"as above, for these limiters only", word("give limiters that matter no TTL")},
+			"as above, for these limiters only", word("give limiters that matter no TTL"), ""},
 		{!evicts && !lapses && most > 0 && used > most/10*9, Warning, say("%d%% of maxmemory are used, and the policy is %s", percent, policy), "the server is nearly full",
-			"when it is full, every acquire fails with OOM", word("raise maxmemory, or delete what is not needed")},
+			"when it is full, every acquire fails with OOM", word("raise maxmemory, or delete what is not needed"), ""},
 		{f.number("evicted_keys") > 0, Warning, say("%d keys were evicted since the start", f.number("evicted_keys")), "keys of limiters may have been among them",
-			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", showing(to.Command("doctor", nil)))},
+			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", showing(to.Command("doctor", nil))), ""},
 		{f["save"] == "none" && f["aof_enabled"] == "0", Info, word("neither RDB nor AOF is on"), "a restart loses all limiters",
 			"after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",
-			word("set the rates at the start of each service, as trySetRate is meant to be used")},
+			word("set the rates at the start of each service, as trySetRate is meant to be used"),
+			"after a restart a limiter with WithRate gets its rate back from the next call, every other is not initialized until somebody calls TrySetRate; both begin with all permits free"},
 		{failed("rdb_last_bgsave_status") && f["save"] != "none", Critical, word("the last background save failed"), "with stop-writes-on-bgsave-error the server rejects writes",
-			"every acquire fails with MISCONF", log},
+			"every acquire fails with MISCONF", log, ""},
 		{failed("aof_last_write_status") && f["aof_enabled"] == "1", Critical, word("the last write of the append-only file failed"), "the server rejects writes",
-			"every acquire fails with MISCONF", log},
+			"every acquire fails with MISCONF", log, ""},
 		{good != "" && f.number("min_slaves_good_slaves") < least, Critical, say("%s good replicas, and min-replicas-to-write asks for %d", good, least),
-			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", word("bring the replicas back")},
+			"the server rejects writes without enough replicas", "every acquire fails with NOREPLICAS", word("bring the replicas back"), ""},
 	} {
 		if x.is {
 			y := finding("server", x.s, x.found, x.fix)
-			y.Means, y.Java, y.Go = x.means, x.callers, x.callers
+			y.Means, y.Java, y.Go = x.means, x.callers, cmp.Or(x.ours, x.callers)
 			list = append(list, y)
 		}
 	}

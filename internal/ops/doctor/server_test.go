@@ -36,6 +36,10 @@ func TestServers(t *testing.T) {
 	bare := redistest.Start(t)
 	require.Equal(t, "info server: neither RDB nor AOF is on\n", servers(t, bare.Client(t)))
 
+	r := redistest.Must((&Doctor{Survey: survey.New(bare.Client(t))}).Servers(t.Context()))(t)
+	require.NotContains(t, r.Findings[0].Java, "WithRate")
+	require.Contains(t, r.Findings[0].Go, "a limiter with WithRate gets its rate back from the next call")
+
 	evicting := redistest.Start(t, "--appendonly", "yes", "--maxmemory", "2mb", "--maxmemory-policy", "allkeys-lru").Client(t)
 	require.NotContains(t, servers(t, evicting), "evicted since")
 	for _, c := range []struct{ policy, found string }{

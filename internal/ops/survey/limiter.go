@@ -29,7 +29,7 @@ const (
 func (k Kind) String() string { return [...]string{"limiter", "remains", "told", "hidden"}[k] }
 
 // fields are the fields of a limiter's hash.
-var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"}
+var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil", "waiting"}
 
 // A Limiter is what a list shows of one limiter: its state, of which a list reads less than [Survey.Read] does, and what follows from it. Its
 // keys were read one after another within a moment, so that a limiter in use may seem to have one grant more or less than it has.
@@ -167,20 +167,22 @@ func (l *Limiter) ask() bool {
 	}
 	l.blocked = l.State.blocked()
 	l.told, _ = l.peek(1) // one permit is not too many for any rate
-	if l.waiting = l.State.Waiting(); l.waiting.Callers > 0 {
-		l.queued = l.behind(l.waiting.Callers, l.told)
+	if l.waiting = l.State.Waiting(); l.waiting.Callers > 0 && (l.Rate.Type == permit.Overall || l.ClientID != "") {
+		l.queued = l.Behind(l.waiting.Callers, 1, l.told)
 	}
 	return l.told.Known || l.Rate.Type != permit.Overall
 }
 
-// behind returns how long a caller that asks for one permit waits behind that many that ask for one each.
-func (st *State) behind(callers int64, alone Peek) time.Duration {
-	rest, rounds := callers%st.Rate.Permits+1, callers/st.Rate.Permits
+// Behind returns how long a caller that asks for that many permits waits, about, behind callers that ask for one each; alone is what
+// it would be told if none did.
+func (st *State) Behind(callers, permits int64, alone Peek) time.Duration {
+	before := callers + permits - 1
+	rest, rounds := before%st.Rate.Permits+1, before/st.Rate.Permits
 	pk, err := st.peek(rest)
 	if err != nil || !pk.Known {
 		pk = alone
 	}
-	return pk.Wait + time.Duration(min(float64(rounds)*float64(st.Rate.Interval), float64(math.MaxInt64/2)))
+	return max(alone.Wait, pk.Wait+time.Duration(min(float64(rounds)*float64(st.Rate.Interval), float64(math.MaxInt64/2))))
 }
 
 // Why returns what a caller waits for, in words, or nothing.

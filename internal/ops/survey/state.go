@@ -67,6 +67,9 @@ type State struct {
 	// so much at most. It is 0 if all were read at Time.
 	Took time.Duration
 
+	// Origins are where processes connect from that have something in the set, or callers that wait, by their tags; see [Survey.Locate].
+	Origins map[uint16]Origin
+
 	ahead string // who takes permits ahead of their return, as scripts/reserve.lua has it
 
 	// OneInstant reports whether everything was read at one instant. It is false on a cluster whose slots of the keys

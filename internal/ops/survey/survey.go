@@ -30,6 +30,8 @@ type Survey struct {
 	master string    // the address of the master that a failover client is connected to
 	asked  time.Time // when that was found out
 	known  []Node    // what Nodes has returned the last time
+
+	origins map[string]located // by the address of the server
 }
 
 // New returns a Survey of the Redis that rdb is connected to: a server, the master of a failover client, all

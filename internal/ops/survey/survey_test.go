@@ -380,3 +380,11 @@ func TestASlotOnItsWay(t *testing.T) {
 	}
 	require.Equal(t, Remains, list[tag+"left"].Kind)
 }
+
+// TestOneLineKeepsWhatStandsBetweenNames shortens long names in an error, and nothing that stands between two short ones.
+func TestOneLineKeepsWhatStandsBetweenNames(t *testing.T) {
+	text := `"lim": redis denies the call: NOPERM this user has no permissions to run the 'zrangebyscore' command [keys "lim" "{lim}:value"]`
+	require.Equal(t, text, OneLine(errors.New(text)))
+	long := strings.Repeat("a", 70)
+	require.Equal(t, `"x\"y" and "`+long[:64]+`…" fail`, OneLine(errors.New(`"x\"y" and "`+long+`" fail`)))
+}

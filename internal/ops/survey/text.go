@@ -54,14 +54,14 @@ func escaped(text string, backslashes bool) string {
 	return b.String()
 }
 
-// longQuoted finds what is quoted in an error and may be too long for it.
-var longQuoted = regexp.MustCompile(`"(?:[^"\\]|\\.){64,}"`)
+// quoted finds what is quoted in an error, also what is short: what lies between two quoted names is none.
+var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
 // OneLine returns the text of err as one visible line, in which names are not longer than 64 bytes.
 func OneLine(err error) string {
 	line := strings.Join(strings.Fields(err.Error()), " ")
-	return Visible(longQuoted.ReplaceAllStringFunc(line, func(quoted string) string {
-		return `"` + permit.Shorten(quoted[1:len(quoted)-1]) + `"`
+	return Visible(quoted.ReplaceAllStringFunc(line, func(name string) string {
+		return `"` + permit.Shorten(name[1:len(name)-1]) + `"`
 	}))
 }
 

@@ -3,13 +3,18 @@
 package survey
 
 import (
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
-// A Waiting is what the tripwires in a set tell of the callers that wait. Those of Redisson leave none, and a call of Redisson
-// removes those of Go until the process calls again, so there may be more.
+// A Waiting is what Redis tells of the callers that wait: the tripwires in a set, and the notes in the hash, which stand for callers
+// without a tripwire: in a cool-down, and of a PER_CLIENT limiter. Those of Redisson leave no trace, and a call of Redisson
+// removes the tripwires of Go until the process calls again, so there may be more.
 type Waiting struct {
 	Callers   int64 // in all processes; a process whose number is not known counts as one
 	Processes []Process
@@ -18,6 +23,7 @@ type Waiting struct {
 // A Process is what one process of this package has in a set. It is known by the two bytes with which its grants begin.
 type Process struct {
 	Tag     uint16
+	Client  string        // the id of a PER_CLIENT client, if a note tells it
 	Waiting int64         // callers that wait, or 0
 	Age     time.Duration // of that number
 	Permits int64         // in use
@@ -26,9 +32,28 @@ type Process struct {
 // staleTripwire is from which age on a tripwire tells nothing, if its limiter has a shorter interval.
 const staleTripwire = 5 * time.Second
 
-// Waiting reads who waits from the tripwires in the set. A process with waiting callers plants its own anew as its permits expire, so one
-// that is older than an interval stems from callers that have gone.
+// Waiting reads who waits: for a client, those that wait for its permits, and otherwise all.
 func (st *State) Waiting() (w Waiting) {
+	w.Processes = st.tripwires()
+	wired := len(w.Processes)
+	for _, n := range st.notes() {
+		i := slices.IndexFunc(w.Processes, func(p Process) bool { return p.Tag == n.Tag })
+		switch {
+		case i < 0:
+			w.Processes = append(w.Processes, n.Process)
+		case i >= wired || n.lower:
+			w.Processes[i].Waiting += n.Waiting
+		}
+	}
+	for _, p := range w.Processes {
+		w.Callers += p.Waiting
+	}
+	return w
+}
+
+// tripwires reads the tripwires in the set. A process with waiting callers plants its own anew as its permits expire, so one
+// that is older than an interval stems from callers that have gone.
+func (st *State) tripwires() (list []Process) {
 	for _, m := range st.Members {
 		if m.Mark() != 'w' {
 			continue
@@ -45,10 +70,33 @@ func (st *State) Waiting() (w Waiting) {
 		if len(number) > 0 {
 			p.Tag, p.Waiting = uint16(m.ID[7])<<8|uint16(m.ID[8]), max(1, int64(three(number)))
 		}
-		w.Callers += p.Waiting
-		w.Processes = append(w.Processes, p)
+		list = append(list, p)
 	}
-	return w
+	return list
+}
+
+// A note says who waits in one queue of a process: that of all callers, or that of those of a lower class.
+type note struct {
+	Process
+	lower bool
+}
+
+var noted = regexp.MustCompile(`([0-9a-f]{4})(\.\d+)? (\d{1,9}) (\d{1,15}) (\d{1,15}) ([^; ]*);`)
+
+// notes reads the notes in the hash that still count, as scripts/acquire_rest.lua has written them.
+func (st *State) notes() (list []note) {
+	for _, n := range noted.FindAllStringSubmatch(st.Fields["waiting"], -1) {
+		tag, _ := strconv.ParseUint(n[1], 16, 16)
+		waiting, _ := strconv.ParseInt(n[3], 10, 64)
+		at, _ := strconv.ParseInt(n[4], 10, 64)
+		counts, _ := strconv.ParseInt(n[5], 10, 64)
+		client, err := url.QueryUnescape(n[6])
+		age := st.Time.UnixMilli() - at
+		if err == nil && age < counts && (st.ClientID == "" || client == st.ClientID) {
+			list = append(list, note{Process{Tag: uint16(tag), Client: client, Waiting: waiting, Age: time.Duration(age) * time.Millisecond}, n[2] != ""})
+		}
+	}
+	return list
 }
 
 func three(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }

@@ -68,13 +68,16 @@ func PerSecondText(n float64) string {
 }
 
 // ClientCells are a row of the table of clients.
-type ClientCells struct{ ID, Left, Wait, Members, Last, TTL string }
+type ClientCells struct{ ID, Left, Waiting, Wait, Members, Last, TTL string }
 
 // ClientCells returns a client, as of v.Clients, as a table has it.
 func (v *Limiter) ClientCells(s Style) ClientCells {
-	c := ClientCells{ID: survey.VisibleName(v.ClientID), Left: s.None, Wait: s.None, Members: s.Number(v.Count), Last: s.None, TTL: s.None}
+	c := ClientCells{ID: survey.VisibleName(v.ClientID), Left: s.None, Waiting: s.None, Wait: s.None, Members: s.Number(v.Count), Last: s.None, TTL: s.None}
 	if v.Available != survey.Unknown {
-		c.Left, c.Wait = s.Number(v.Available), survey.Brief(v.Wait)
+		c.Left, c.Wait = s.Number(v.Available), survey.Brief(v.Queued)
+	}
+	if v.Row.Waiting > 0 {
+		c.Waiting = s.Number(v.Row.Waiting)
 	}
 	if at, ok := v.State.LastGrant(); ok {
 		c.Last = s.Word("%s ago", survey.Brief(max(0, v.Time.Sub(at))))

@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"iter"
 	"maps"
 	"slices"
 	"strings"
@@ -32,6 +33,17 @@ type Limiter struct {
 	Returned int64 // permits that have expired, for the next caller to reclaim
 	Clients  []*Limiter
 	More     bool // there are more clients
+}
+
+// process returns how a process is called, with where it connects from if that is known.
+func (v *Limiter) process(tag uint16) doctor.Text {
+	switch o, ok := v.State.Origins[tag]; {
+	case ok && o.Name != "":
+		return say("%04x, %s at %s", tag, survey.VisibleName(o.Name), survey.Visible(o.Host))
+	case ok:
+		return say("%04x at %s", tag, survey.Visible(o.Host))
+	}
+	return say("%04x", tag)
 }
 
 // A Key is a key of a limiter.
@@ -136,9 +148,9 @@ func (v *Limiter) takers() doctor.Text {
 			list = append(list, say("%d more processes of Go", len(processes)-i))
 		case i > shown:
 		case p.Waiting > 0:
-			list = append(list, say("Go %04x: %d permits, %d wait", p.Tag, p.Permits, p.Waiting))
+			list = append(list, say("Go %s: %d permits, %d wait", v.process(p.Tag), p.Permits, p.Waiting))
 		default:
-			list = append(list, say("Go %04x: %d permits", p.Tag, p.Permits))
+			list = append(list, say("Go %s: %d permits", v.process(p.Tag), p.Permits))
 		}
 	}
 	if java > 0 {
@@ -193,15 +205,39 @@ func (v *Limiter) Findings(to doctor.Target) []doctor.Finding {
 	return list
 }
 
-// ReadClients finds clients of the limiter, most at most, the first ones that Redis has. What it has found before an error is kept.
+// clientIDs returns the ids of clients: those that are known to wait, and all that have keys in Redis.
+func (v *Limiter) clientIDs(ctx context.Context, s *survey.Survey) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, p := range v.State.Waiting().Processes {
+			if !yield(p.Client, nil) {
+				return
+			}
+		}
+		for id, err := range s.Clients(ctx, v.State.Name) {
+			if !yield(id, err) {
+				return
+			}
+		}
+	}
+}
+
+// ReadClients finds clients of the limiter, most at most: those that are known to wait, and the first ones that Redis has. What it has
+// found before an error is kept. Those for which most callers wait come first.
 func (v *Limiter) ReadClients(ctx context.Context, s *survey.Survey, most int) error {
 	defer func() {
-		slices.SortFunc(v.Clients, func(a, b *Limiter) int { return strings.Compare(a.ClientID, b.ClientID) })
+		slices.SortFunc(v.Clients, func(a, b *Limiter) int {
+			return cmp.Or(cmp.Compare(b.Row.Waiting, a.Row.Waiting), strings.Compare(a.ClientID, b.ClientID))
+		})
 	}()
-	for id, err := range s.Clients(ctx, v.State.Name) {
+	read := map[string]bool{"": true}
+	for id, err := range v.clientIDs(ctx, s) {
 		if err != nil {
 			return err
 		}
+		if read[id] {
+			continue
+		}
+		read[id] = true
 		st, err := s.Read(ctx, v.State.Name, id)
 		switch {
 		case err != nil:
@@ -282,10 +318,12 @@ type DetailKey struct {
 
 // A DetailProcess is a process of Go in JSON.
 type DetailProcess struct {
-	Process string `json:"process"` // the two bytes with which its grants begin
-	Permits int64  `json:"permits"` // in use
-	Waiting int64  `json:"waiting"` // callers
-	AgeMS   int64  `json:"age_ms"`  // of that number
+	Process string `json:"process"`        // the two bytes with which its grants begin
+	Name    string `json:"name,omitempty"` // of its connection, without the id, if that has the client's id
+	Host    string `json:"host,omitempty"` // from which it connects, likewise
+	Permits int64  `json:"permits"`        // in use
+	Waiting int64  `json:"waiting"`        // callers
+	AgeMS   int64  `json:"age_ms"`         // of that number
 }
 
 // Detail returns v in JSON, with grants at most.
@@ -309,7 +347,7 @@ func (v *Limiter) Detail(to doctor.Target, grants int) Detail {
 		var processes []survey.Process
 		d.Java, d.Unknown, processes = v.State.Grants()
 		for _, p := range processes {
-			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), p.Permits, p.Waiting, p.Age.Milliseconds()})
+			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), v.State.Origins[p.Tag].Name, v.State.Origins[p.Tag].Host, p.Permits, p.Waiting, p.Age.Milliseconds()})
 		}
 	}
 	for _, c := range v.Clients {

@@ -25,7 +25,7 @@ type Row struct {
 	Used, Available    int64         // or survey.Unknown
 	Wait               time.Duration // of a caller that asks for one permit; or survey.Unknown
 	Queued             time.Duration // of a caller that comes behind those that wait; or survey.Unknown
-	Waiting            int64         // callers of Go, as far as the set tells
+	Waiting            int64         // callers of Go, as far as Redis tells
 	Processes          int           // that have them
 	TTL                time.Duration // -1 for none
 	Members, Expired   int64
@@ -91,7 +91,7 @@ func RowOf(l *survey.Limiter) Row {
 	case l.Rate.Type == permit.PerClient && l.ClientID == "":
 		r.State |= PerClient
 	}
-	for flag, is := range map[Flags]bool{Limited: l.Limited() || !l.CoolDown().IsZero(), Stuck: l.Stuck(), Cooling: !l.CoolDown().IsZero(),
+	for flag, is := range map[Flags]bool{Limited: l.Limited() || !l.CoolDown().IsZero() || w.Callers > 0, Stuck: l.Stuck(), Cooling: !l.CoolDown().IsZero(),
 		Queue: w.Callers > 0, Quota: l.Problem == nil && l.Rate.Interval >= quota} {
 		if is {
 			r.State |= flag
@@ -191,6 +191,10 @@ func (r *Row) Headline() doctor.Text {
 		return say("every call fails: %s", r.Problem)
 	case r.Is(Stuck):
 		return say("stuck: calls of Redisson fail until Go, or rrl heal, has repaired it")
+	case r.Is(PerClient) && !r.Is(Cooling) && r.Waiting == 1:
+		return say("1 caller waits; each client has permits of its own")
+	case r.Is(PerClient) && !r.Is(Cooling) && r.Waiting > 0:
+		return say("%d callers wait; each client has permits of its own", r.Waiting)
 	case r.Is(PerClient) && !r.Is(Cooling):
 		return say("each client has permits of its own")
 	case r.Wait == survey.Unknown:
