@@ -14,11 +14,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A joint is the text that makes several calls of one script in one EVALSHA.
+// A joint is a script that makes several calls of another script, so that they take one EVALSHA.
 //
-// KEYS and ARGV are those of the calls, one call after another. The reply is one list: when the first began, in µs since
-// the epoch, and then for each call the number of elements of its reply, and these; or -1 and its reply, if that is no
-// list; or -2 and the text of its error. It is no error in a list, because go-redis stops to read at some of these.
+// Its KEYS and ARGV are those of the calls, one call after another. Its reply is one flat list. It begins with the time at which
+// Redis began, in µs since the epoch. What follows for each call tells how the call ended:
+//
+//	n, e1, ..., en   the call replied a list of n elements
+//	-1, reply        it replied something else
+//	-2, text         it failed with this error
+//
+// An error is sent as text, because go-redis does not read on behind some errors inside a list.
 type joint struct {
 	src  string
 	sha  any

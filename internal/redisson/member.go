@@ -11,10 +11,14 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the
-// permits repeated in bytes 4..7, which both Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can read. With longLength it
-// is Lc0I, whose length takes 8 bytes. The script writes members itself; the rest of the package uses Member to name
-// them.
+// Member returns the member that scripts/acquire.lua writes for a grant, for those who look for it. docs/design/protocol.md explains
+// the layouts; struct.pack of Redis names them Bc0I and Lc0I:
+//
+//	byte 0   1..3    4..7      8..16   17..20      Bc0I: Redisson from 3.17.0 on, which reads the permits at the end;
+//	16       random  permits   random  permits     3.13.3 to 3.16.3 read them in bytes 4 to 7
+//
+//	byte 0..7   8..15    16..19                    Lc0I, with longLength: Redisson 3.16.4 to 3.16.8
+//	8           random   permits
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
 		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)
@@ -28,9 +32,11 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
-// Expired reports whether the permits of m, a member with that score in ms, have expired by the time that grants of
-// the instant due have, in ms since the epoch. A mark is a member whose score lay ahead of acquire's clock; its
-// permits have expired if acquire had first seen it by then.
+// Expired reports whether the permits of the member m no longer count: it was granted at due or before. Both score, which says when
+// that was, and due are in ms since the epoch.
+//
+// A member whose score was ahead of the clock of acquire carries a mark with the time at which acquire first saw it, in
+// bytes 8 to 13. That time counts, too, since nobody knows when it was granted.
 func Expired(m []byte, score float64, due int64) bool {
 	if score <= float64(due) {
 		return true

@@ -31,10 +31,11 @@ type Rejections struct {
 // remembered.
 const maxRejections, maxSizes, longestKey = 16, 8, 512
 
-// Reply returns the reply to a request for the given number of permits, if it is known to be rejected. A rejection is
-// valid for at most bound, until permits become free by themselves, or for half the time after which the limiter
-// expires without a call. A request for more than the rate is not rejected, because it gets an error. That fewer permits
-// were rejected does not count, because they come back sooner.
+// Reply returns the rejection that a request for so many permits would get from Redis, and false if it has to ask.
+//
+// A rejection holds until permits become free by themselves, and for no longer than bound, nor than half of the time after which
+// the limiter expires unless it is called. Only a rejection of as many permits counts: fewer are free sooner, so the wait
+// would be another one. A request for more than the rate has to ask, because it gets an error.
 func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	for _, x := range k.byID[id] {
 		if permits == x.permits {
