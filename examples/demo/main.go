@@ -7,8 +7,8 @@
 //
 // It starts an embedded Redis, or uses the one at REDIS_URL, where it creates a limiter of its own and deletes it at the end. It takes
 // 9 s. Each line says what a client was told, and then what Redis holds: how many permits are left by the key value, and the grants of
-// the last interval by the key permits, each with its permits and its time. A tripwire, for which value is one less, keeps Java
-// callers from overtaking those that wait. Redisson reads and writes the same keys.
+// the last interval by the key permits, each with its permits and its time. A member, for which value is one less, says that callers
+// wait: it keeps Java callers from overtaking them. Redisson reads and writes the same keys.
 package main
 
 import (
@@ -132,7 +132,7 @@ func keys(s ratelimiter.State, begin time.Time) string {
 	var grants []string
 	for _, m := range slices.Backward(s.Members) {
 		if m.Time.UnixMilli() == 0 {
-			grants = append(grants, "tripwire")
+			grants = append(grants, "[callers wait]")
 			continue
 		}
 		grants = append(grants, fmt.Sprintf("%d@%.1fs", m.Permits, m.Time.Sub(begin).Seconds()))

@@ -52,9 +52,9 @@ func TestDemo(t *testing.T) {
  1.60s  joe wants 1, waits 0.00s: rejected
         value 0, permits 2@0.0s 2@0.2s 1@0.3s
  2.40s  gus wants 1, waits 1.00s: rejected
-        value -1, permits tripwire 2@0.0s 2@0.2s 1@0.3s
+        value -1, permits [callers wait] 2@0.0s 2@0.2s 1@0.3s
  4.00s  fay wants 2, waits 3.20s: granted
-        value -1, permits tripwire 2@0.2s 1@0.3s 2@4.0s
+        value -1, permits [callers wait] 2@0.2s 1@0.3s 2@4.0s
  4.30s  hal wants 3, waits 3.10s: granted
         value 0, permits 2@4.0s 3@4.3s
  8.50s  ivy wants 4, waits 0.00s: granted
