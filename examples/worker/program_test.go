@@ -24,7 +24,9 @@ func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
 func TestOneCommand(t *testing.T) {
 	code, out, errs := play(t, "-jobs=30", "-interval=200ms", "-abandoned=600ms")
 	require.Zero(t, code, "%s%s", out, errs)
-	require.Empty(t, errs)
+	for line := range strings.Lines(errs) {
+		require.Contains(t, line, `level=INFO msg="rate limiter: started"`)
+	}
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Equal(t, "30 jobs for 4 workers on an embedded Redis, OVERALL 20/200ms gap 10ms", lines[0])
 	require.Regexp(t, `30 of 30 jobs done, 0 lost, \d more than once; 1 of 5 workers killed; most in any 200ms: \d+ \(limit 20\)$`, lines[len(lines)-1])
