@@ -14,19 +14,24 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A joint is the text that makes several calls of one script in one EVALSHA.
+// A joint is a script that runs several calls of another script, so that they travel as one EVALSHA.
 //
-// KEYS and ARGV are those of the calls, one call after another. The reply is one list: when the first began, in µs since
-// the epoch, and then for each call the number of elements of its reply, and these; or -1 and its reply, if that is no
-// list; or -2 and the text of its error. It is no error in a list, because go-redis stops to read at some of these.
+// KEYS and ARGV hold the keys and the arguments of the first call, then those of the second, and so on. The reply is a
+// flat list. It begins with the time at which the first call began, in µs since the epoch. Each call follows with
+//
+//	n and n elements   if its reply is a list
+//	-1 and the reply   if it is anything else
+//	-2 and a text      if it is an error
+//
+// An error is a text because go-redis stops reading a list at some errors, which would lose the replies after it.
 type joint struct {
 	src  string
 	sha  any
 	keys int // of each call
 }
 
-// joints are the joints of calls with all arguments, and of calls without the optional ones. They are made when they
-// are first needed.
+// joints has the joint for calls with all arguments, and the one for calls without the optional ones. Each is made when
+// it is first needed.
 type joints struct{ all, fewer func() *joint }
 
 func newJoints(s *Script) *joints {
@@ -36,10 +41,11 @@ func newJoints(s *Script) *joints {
 	}
 }
 
-// jointText is the text of a joint. A call is a function with a parameter for each key and argument, since two tables
-// for each would cost a tenth of the time. All calls have the same TIME, so digits writes the same instants for most. An
-// error is that of its call alone; what the call did before stays, as after an error of a script. A server with another
-// Lua than that of Redis, such as Dragonfly, may lock keys in its own way; it runs none of the calls and replies 0.
+// jointText is the template of a joint. The script becomes the body of a function with one parameter for each key and
+// argument; passing tables KEYS and ARGV instead takes a tenth more time. The calls share one TIME, so most of the
+// numbers that they write are the same, and digits formats each once. An error ends only its own call. What that call
+// wrote before stays, as after an error in any script. A server with a newer Lua, such as Dragonfly, may lock keys by
+// rules of its own, so there a joint runs none of the calls and returns 0.
 const jointText = `if math.type then
   return 0
 end
@@ -84,7 +90,7 @@ var (
 	shared    = strings.NewReplacer("redis.call('TIME')", "began", "redis.call(", "call(", "string.format('%d', ", "digits(")
 )
 
-// newJoint returns the joint of calls of s with so many arguments, or nil if there is none.
+// newJoint returns the joint for calls of s with args arguments each, or nil if s cannot have one: see [Joint].
 func newJoint(s *Script, args int) *joint {
 	src := Joint(s.Src, s.Keys, s.Args, args)
 	if src == "" {
@@ -94,9 +100,9 @@ func newJoint(s *Script, args int) *joint {
 	return &joint{src: src, sha: hex.EncodeToString(sum[:]), keys: s.Keys}
 }
 
-// Joint returns the text that makes several calls of a script, which takes that many keys and at most that many
-// arguments; sent are the arguments of each call. It returns "" if the script names a key or an argument other than by
-// a number, which no script of this module does.
+// Joint returns the source of the joint of the script src, which takes keys keys and at most args arguments, for calls
+// that pass the first sent of these. It returns "" if src uses KEYS or ARGV other than with a literal index, as no
+// script of this module does.
 func Joint(src string, keys, args, sent int) string {
 	body := parameter.ReplaceAllString(shared.Replace(src), "$1$2")
 	for line := range strings.Lines(body) {

@@ -9,10 +9,16 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Member returns the member that scripts/acquire.lua writes for a grant. Its format is Redisson's Bc0I with the
-// permits repeated in bytes 4..7, which both Redisson 3.13.3 to 3.16.3 and 3.17.0 to 4.x can read. With longLength it
-// is Lc0I, whose length takes 8 bytes. The script writes members itself; the rest of the package uses Member to name
-// them.
+// Member returns the member that scripts/acquire.lua writes for a grant, in one of two layouts of little-endian numbers:
+//
+//	Bc0I  16 (1 byte)   ID, 16 bytes   permits (4 bytes)
+//	Lc0I  8 (8 bytes)   ID, 8 bytes    permits (4 bytes)
+//
+// In Bc0I, bytes 3 to 6 of the ID are the permits once more: Redisson 3.13.3 to 3.16.3 reads them there, at bytes 4 to 7
+// of the member, and Redisson 3.17.0 to 4.x at the end. Lc0I is for longLength, which WithRedisson316 sets:
+// Redisson 3.16.4 to 3.16.8 reads no other layout.
+//
+// Scripts get the member as an argument: acquire derives the members of a call from it, others find a grant by it.
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
 		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)
@@ -26,9 +32,9 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
-// Expired reports whether the permits of m, a member with that score in ms, have expired by the time that grants of
-// the instant due have, in ms since the epoch. A mark is a member whose score lay ahead of acquire's clock; its
-// permits have expired if acquire had first seen it by then.
+// Expired reports whether the permits of the member m have expired. Its score and due are in ms since the epoch, and due
+// is the date of the newest grants that have expired. A grant whose score was ahead of the clock of Redis stands in the
+// set as a mark, which has the time at which acquire first saw it; that time counts if it is earlier than the score.
 func Expired(m []byte, score float64, due int64) bool {
 	if score <= float64(due) {
 		return true

@@ -11,30 +11,31 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A rejection is what a reply has said about rejected requests for one number of permits that do not wait. It is never
-// changed.
+// A rejection is a reply from Redis that rejected a non-blocking request for some number of permits. It is immutable.
 type rejection struct {
 	permits int64
 	asked   time.Time // no later than the instant at which Redis decided
 	reply   permit.Reply
 }
 
-// A Rejections has the newest rejections of each of up to 16 wait queues, of up to eight numbers of permits. It is not
-// safe for concurrent use.
+// A Rejections is a cache of rejections: for each of up to 16 wait queues, the newest one for each of up to eight numbers
+// of permits. The zero value is empty. It is not safe for concurrent use.
 type Rejections struct {
 	byID map[link.QueueID][]*rejection // the newest first
 	ids  []link.QueueID                // of byID, in no order
 	hand int                           // the index in ids of the next one that makes room
 }
 
-// maxRejections is how many rejections are kept. A limiter whose key is longer than longestKey bytes is not
-// remembered.
+// maxRejections is the number of wait queues, maxSizes that of numbers of permits for each. The rejections of a limiter
+// whose key is longer than longestKey bytes are not kept.
 const maxRejections, maxSizes, longestKey = 16, 8, 512
 
-// Reply returns the reply to a request for the given number of permits, if it is known to be rejected. A rejection is
-// valid for at most bound, until permits become free by themselves, or for half the time after which the limiter
-// expires without a call. A request for more than the rate is not rejected, because it gets an error. That fewer permits
-// were rejected does not count, because they come back sooner.
+// Reply returns the reply that rejects a request for the given number of permits, if Redis has rejected one for the same
+// number and that still holds: its time and its wait are as if Redis had replied now.
+//
+// A rejection holds until its wait is over, for at most bound, and for at most half the limiter's keep-alive time, so
+// that cached replies do not let the limiter expire. A rejection of fewer permits is not used, because its wait may be
+// shorter. A request for more permits than the rate gets no cached reply: Redis has an error for it.
 func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	for _, x := range k.byID[id] {
 		if permits == x.permits {
@@ -44,7 +45,7 @@ func (k *Rejections) Reply(id link.QueueID, permits int64, bound time.Duration) 
 	return nil, false
 }
 
-// ReplyToSome is Reply for a request that is not told the wait, for which a rejection of fewer permits counts as well.
+// ReplyToSome is Reply for a request that does not return the wait. So a rejection of fewer permits is used as well.
 func (k *Rejections) ReplyToSome(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	for _, x := range k.byID[id] {
 		if permits >= x.permits {
@@ -56,7 +57,7 @@ func (k *Rejections) ReplyToSome(id link.QueueID, permits int64, bound time.Dura
 	return nil, false
 }
 
-// now returns the reply of x as it is now, if it is still valid.
+// now returns the reply of x, moved to the present, if x still holds.
 func (x *rejection) now(id link.QueueID, permits int64, bound time.Duration) (*permit.Reply, bool) {
 	if permits+id.Floor > x.reply.Rate.Permits {
 		return nil, false
@@ -75,7 +76,7 @@ func (x *rejection) now(id link.QueueID, permits int64, bound time.Duration) (*p
 	return &reply, true
 }
 
-// Learn records that a call which began at asked was rejected the given number of permits.
+// Learn keeps a as the rejection of a request for the given number of permits, by a call that began at asked.
 func (k *Rejections) Learn(id link.QueueID, permits int64, asked time.Time, a *permit.Reply) {
 	if len(id.Key) > longestKey || a.Wait <= 0 {
 		return
