@@ -63,7 +63,7 @@ func (p *outboundPlan) Run() any {
 			httplimit.WithProfile(p.profile()), httplimit.WithBase(base), httplimit.WithEvents(func(e httplimit.Event) {
 				mu.Lock()
 				defer mu.Unlock()
-				if e.Kind != httplimit.EventAdmitted && e.Kind != httplimit.EventRejected {
+				if e.Kind != httplimit.EventGranted && e.Kind != httplimit.EventRejected {
 					event := outboundEvent{At: time.Now(), Kind: e.Kind, Limiter: e.Limiter, Until: e.Until}
 					if e.Err != nil {
 						event.Err = e.Err.Error()

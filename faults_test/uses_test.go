@@ -108,7 +108,7 @@ func ofInbound(rules int) func(u *using) func(context.Context) error {
 		m := redistest.Must(inbound.NewRules(u.c, list, inbound.WithDecisionTime(u.time), inbound.WithOutagePolicy(policyOf(u.policy))))(u.f)
 		return func(ctx context.Context) error {
 			d := m.DecideRequest(httptest.NewRequest("GET", "/", nil).WithContext(ctx))
-			if d.Degraded || d.Outcome == inbound.OutcomeOpen {
+			if d.Degraded || d.Outcome == inbound.OutcomeFailedOpen {
 				ctx.Value(byPolicy{}).(*atomic.Bool).Store(true)
 			}
 			if d.Passes() {

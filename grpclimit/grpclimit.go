@@ -143,7 +143,7 @@ func pushback(ctx context.Context, wait time.Duration) string {
 func reason(a *inbound.Decision, wait time.Duration) error {
 	s := status.Newf(codes.ResourceExhausted, "too many requests: the limit is %q", a.Policy)
 	switch {
-	case a.Outcome == inbound.OutcomeClosed:
+	case a.Outcome == inbound.OutcomeFailedClosed:
 		s = status.New(codes.Unavailable, "the limit cannot be checked now")
 	case wait <= 0:
 		s = status.Newf(codes.ResourceExhausted, "the call needs more than the limit %q ever grants", a.Policy)

@@ -49,7 +49,7 @@ func (c *call) admit() error {
 		e.Kind = EventDegraded
 		c.t.emit(e)
 	}
-	e.Kind = EventAdmitted
+	e.Kind = EventGranted
 	c.t.emit(e)
 	return nil
 }

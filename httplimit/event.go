@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// An EventKind says what happened. It is [EventRateDiffers], [EventAdmitted], [EventDegraded], [EventRejected],
-// [EventIgnored], [EventUnread], [EventThrottled], [EventCoolDown], [EventHostCoolDown], [EventPanic],
+// An EventKind says what happened. It is [EventRateDiffers], [EventGranted], [EventDegraded], [EventRejected],
+// [EventIgnored], [EventUnread], [EventThrottled], [EventCoolDown], [EventHostCoolDown], [EventPanicked],
 // [EventUnsettled] or [EventRetry].
 type EventKind string
 
@@ -18,9 +18,9 @@ const (
 	// Reason has both rates. The Transport compares them when it first uses the limiter, after the response or the
 	// rejection.
 	EventRateDiffers EventKind = "rate differs"
-	// EventAdmitted: the permits were granted after Wait, and the request is sent.
-	EventAdmitted EventKind = "admitted"
-	// EventDegraded: the outage policy admitted the request during an outage of Redis. It comes before EventAdmitted.
+	// EventGranted: the permits were granted after Wait, and the request is sent.
+	EventGranted EventKind = "granted"
+	// EventDegraded: the outage policy granted the permits during an outage of Redis. It comes before EventGranted.
 	EventDegraded EventKind = "degraded"
 	// EventRejected: nothing was sent, and Err is the *Error. With DryRun the request was sent anyway.
 	EventRejected EventKind = "rejected"
@@ -39,9 +39,9 @@ const (
 	// EventHostCoolDown: Limiter does not cool down, because requests to other hosts spend it too. This process's
 	// requests to Host wait until Until.
 	EventHostCoolDown EventKind = "host cool-down"
-	// EventPanic: a function that was passed to the Transport panicked. Err is the [*PanicError], which says what
+	// EventPanicked: a function that was passed to the Transport panicked. Err is the [*PanicError], which says what
 	// became of the request.
-	EventPanic EventKind = "panic"
+	EventPanicked EventKind = "panicked"
 	// EventUnsettled: the permits of Limiter keep the number that was spent at first, because of Err. Either the
 	// number used is not known, because the caller did not read the body to its end, the body could not be read, or
 	// [Limit.Settle] returned -1. Or Redis could not be told, or its reply was lost; in the latter case the permits

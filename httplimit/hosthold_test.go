@@ -137,7 +137,7 @@ func TestHostHold(t *testing.T) {
 		opts := []Option{WithRules(Rule{Limits: []Limit{w.limit("l", 99, time.Second)}}), WithDetectors(HTTPDetector())}
 		tr := w.transport(busy("90", "a"), append(opts, WithDryRun())...)
 		get(t, tr, "http://a/")
-		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventHostCoolDown}, w.kinds())
+		require.Equal(t, []EventKind{EventGranted, EventThrottled, EventHostCoolDown}, w.kinds())
 		get(t, tr, "http://a/")
 		require.Zero(t, w.elapsed(), "a dry run holds nothing")
 

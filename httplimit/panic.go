@@ -20,7 +20,7 @@ import (
 //   - a request whose GetBody panics is not sent again;
 //   - a body that panics while it is read ahead ends with the PanicError.
 //
-// [EventPanic] reports each. A panic of the base's RoundTrip reaches the caller, as without a Transport.
+// [EventPanicked] reports each. A panic of the base's RoundTrip reaches the caller, as without a Transport.
 //
 // Its fields are:
 //
@@ -40,7 +40,7 @@ func (t *Transport) contain(e *Event, fn string, f func()) *PanicError {
 
 func (t *Transport) panicked(like *Event, p *PanicError) {
 	e := *like
-	e.Kind, e.Err = EventPanic, p
+	e.Kind, e.Err = EventPanicked, p
 	t.emit(e)
 }
 
@@ -50,7 +50,7 @@ func (t *Transport) emit(e Event) {
 		return
 	}
 	if p := guard.Call("the function of WithEvents", func() { t.cfg.events(e) }); p != nil {
-		e.Kind, e.Err = EventPanic, p
+		e.Kind, e.Err = EventPanicked, p
 		_ = guard.Call("", func() { t.cfg.events(e) })
 	}
 }

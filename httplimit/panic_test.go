@@ -41,7 +41,7 @@ func slow(text string) (*http.Response, *slowBody) {
 func (w *world) panics() (list []string) {
 	for _, e := range w.taken() {
 		var p *PanicError
-		if e.Kind == EventPanic && errors.As(e.Err, &p) {
+		if e.Kind == EventPanicked && errors.As(e.Err, &p) {
 			list = append(list, p.Func)
 			require.NotEmpty(w.t, p.Stack)
 			require.Contains(w.t, p.Error(), p.Func)
@@ -188,7 +188,7 @@ func TestPanickingEvents(t *testing.T) {
 				}), WithDetectors(says("slow down", time.Minute, "")), rules(w.limit("a", 9, time.Second)),
 					WithEvents(func(e Event) {
 						w.event(e)
-						if always || e.Kind != EventPanic {
+						if always || e.Kind != EventPanicked {
 							panics()
 						}
 					}))
@@ -196,7 +196,7 @@ func TestPanickingEvents(t *testing.T) {
 				require.Equal(t, "slow down", text)
 				require.EqualValues(t, 1, body.closed.Load())
 				require.Equal(t, time.Minute, w.until("a").Truncate(time.Minute))
-				require.Equal(t, []EventKind{EventAdmitted, EventPanic, EventThrottled, EventPanic, EventCoolDown, EventPanic}, w.kinds())
+				require.Equal(t, []EventKind{EventGranted, EventPanicked, EventThrottled, EventPanicked, EventCoolDown, EventPanicked}, w.kinds())
 			})
 		}
 	}

@@ -147,7 +147,7 @@ func TestUnsettled(t *testing.T) {
 		_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
 		require.Error(t, err)
 		require.EqualValues(t, 90, w.available("a"))
-		require.Equal(t, []EventKind{EventAdmitted, EventUnsettled}, w.kinds())
+		require.Equal(t, []EventKind{EventGranted, EventUnsettled}, w.kinds())
 		fails = false
 		ctx, cancel := context.WithCancel(t.Context())
 		resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil).WithContext(ctx)))(t)

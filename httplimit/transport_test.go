@@ -40,7 +40,7 @@ func TestRequestsWaitForTheirPermits(t *testing.T) {
 		events := w.taken()
 		require.Len(t, events, 5)
 		for i, wait := range []time.Duration{0, 0, time.Second, 0, time.Second} {
-			require.Equal(t, EventAdmitted, events[i].Kind)
+			require.Equal(t, EventGranted, events[i].Kind)
 			require.Equal(t, wait, events[i].Wait)
 			require.Equal(t, []string{"r"}, events[i].Rules)
 			require.Equal(t, 1, events[i].Attempt)
@@ -228,7 +228,7 @@ func TestRequestIsNotModified(t *testing.T) {
 		require.Len(t, seen, 2)
 		require.Same(t, req, seen[0], "the base gets the caller's request, not a normalised one")
 		require.Equal(t, "http://API.example.com:8080//a/../a/%31/b?token=s&b=%20", seen[1].URL.String())
-		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown, EventRetry, EventAdmitted}, w.kinds())
+		require.Equal(t, []EventKind{EventGranted, EventThrottled, EventCoolDown, EventRetry, EventGranted}, w.kinds())
 	})
 }
 
@@ -263,8 +263,8 @@ func TestDryRun(t *testing.T) {
 			kinds = append(kinds, e.Kind)
 			require.True(t, e.DryRun)
 		}
-		require.Equal(t, []EventKind{EventAdmitted, EventThrottled, EventCoolDown,
-			EventRejected, EventAdmitted, EventThrottled, EventCoolDown}, kinds)
+		require.Equal(t, []EventKind{EventGranted, EventThrottled, EventCoolDown,
+			EventRejected, EventGranted, EventThrottled, EventCoolDown}, kinds)
 		require.Equal(t, time.Minute, events[3].Wait)
 		require.ErrorIs(t, events[3].Err, ErrRejected)
 		require.Equal(t, w.key+"a", events[3].Limiter)
@@ -303,7 +303,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		redistest.Must(w.client.RateLimiter(w.key + "a").Admin().Delete(ctx))(t)
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 1, w.available("a"))
-		require.Equal(t, []EventKind{EventAdmitted, EventAdmitted}, w.kinds())
+		require.Equal(t, []EventKind{EventGranted, EventGranted}, w.kinds())
 
 		other := w.client.RateLimiter(w.key + "b")
 		require.NoError(t, other.SetRate(ctx, ratelimiter.Rate{Permits: 5, Interval: time.Second}))
@@ -312,7 +312,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		get(t, tr, "http://x/")
 		require.EqualValues(t, 5, redistest.Must(other.Rate(ctx))(t).Permits)
 		events := w.taken()
-		require.Equal(t, EventAdmitted, events[0].Kind, "the comparison does not delay the request")
+		require.Equal(t, EventGranted, events[0].Kind, "the comparison does not delay the request")
 		require.Equal(t, EventRateDiffers, events[1].Kind)
 		require.Equal(t, w.key+"b", events[1].Limiter)
 		require.Contains(t, events[1].Reason, "5/1s")
@@ -323,7 +323,7 @@ func TestRatesOfLimiters(t *testing.T) {
 		get(t, renewed, "http://x/")
 		require.Equal(t, w.limit("b", 3, time.Minute).Rate, redistest.Must(other.Rate(ctx))(t))
 		require.EqualValues(t, 0, w.available("b"))
-		require.Equal(t, []EventKind{EventAdmitted, EventRateDiffers}, w.kinds())
+		require.Equal(t, []EventKind{EventGranted, EventRateDiffers}, w.kinds())
 		require.NoError(t, other.SetRate(ctx, ratelimiter.Rate{Permits: 9, Interval: time.Minute}, ratelimiter.KeepState()))
 		get(t, renewed, "http://x/")
 		require.EqualValues(t, 5, w.available("b"))

@@ -140,7 +140,7 @@ func TestRejectionForm(t *testing.T) {
 		_ = w.taken()
 		_, text = rejected(with(func(*Error) (http.Header, []byte) { panic("form") }, 9))
 		require.Contains(t, text, `"title":"The limit is used up"`)
-		require.Equal(t, []EventKind{EventRejected, EventPanic}, w.kinds())
+		require.Equal(t, []EventKind{EventRejected, EventPanicked}, w.kinds())
 
 		c := &call{t: w.transport(base(ok), WithRejectionResponse()), req: request(t, "GET", "http://x/", nil), plan: &plan{rejection: form("unknown")}}
 		resp = redistest.Must(c.rejection(&Error{Reason: ReasonWait}))(t)

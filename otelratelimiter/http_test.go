@@ -35,7 +35,7 @@ func TestDecisions(t *testing.T) {
 func TestEvents(t *testing.T) {
 	w := newWorld(t)
 	events := redistest.Must(Events(w.options...))(t)
-	events(httplimit.Event{Kind: httplimit.EventAdmitted})
+	events(httplimit.Event{Kind: httplimit.EventGranted})
 	for range 2 {
 		events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true, Request: httptest.NewRequest("GET", "/", nil)})
 	}

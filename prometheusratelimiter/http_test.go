@@ -69,7 +69,7 @@ func TestOutageOfAMiddleware(t *testing.T) {
 func TestEvents(t *testing.T) {
 	w := newWorld(t, nil)
 	events := redistest.Must(Events(w.reg))(t)
-	events(httplimit.Event{Kind: httplimit.EventAdmitted})
+	events(httplimit.Event{Kind: httplimit.EventGranted})
 	events(httplimit.Event{Kind: httplimit.EventThrottled, Reason: "90018", Banned: true})
 	events(httplimit.Event{Kind: httplimit.EventUnread})
 	events(httplimit.Event{Kind: httplimit.EventUnsettled})

@@ -76,7 +76,7 @@ func newEvents(reg prometheus.Registerer, logger *slog.Logger) (func(httplimit.E
 		kind := strings.ReplaceAll(string(e.Kind), " ", "_")
 		kinds.WithLabelValues(kind).Inc()
 		switch e.Kind {
-		case httplimit.EventAdmitted, httplimit.EventRejected, httplimit.EventRetry:
+		case httplimit.EventGranted, httplimit.EventRejected, httplimit.EventRetry:
 			return
 		}
 		attrs := []any{"limiter", e.Limiter, "rules", e.Rules, "host", e.Host, "reason", e.Reason}

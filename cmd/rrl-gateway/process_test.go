@@ -286,7 +286,7 @@ func TestOwnPaths(t *testing.T) {
 		require.Equal(t, c.status, resp.StatusCode, "%s: %s", c.path, body)
 		require.Equal(t, c.header == "Prefer", resp.Header.Get("Retry-After") != "")
 		if c.path == "/metrics" && c.status == 200 {
-			require.Contains(t, body, `rrl_gateway_events_total{kind="admitted"} 1`)
+			require.Contains(t, body, `rrl_gateway_events_total{kind="granted"} 1`)
 			require.Contains(t, body, "ratelimiter_")
 		}
 	}

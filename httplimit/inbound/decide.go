@@ -20,14 +20,14 @@ import (
 // it is the limiter with the name of the rule. Weight has the meaning that it has in [WithWeight].
 //
 // Decide calls neither the KeyFuncs nor the functions of WithWeight and Rule.Weight: each rule takes weight. It calls the functions of WithFailures and
-// WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision. With a nil ctx it is OutcomeClosed,
+// WithDecisions with a nil request. Both ctx and WithDecisionTime bound the decision. With a nil ctx it is OutcomeFailedClosed,
 // and its Err is ratelimiter.ErrInvalidArgument.
 func (m *Middleware) Decide(ctx context.Context, weight int64, keys ...string) Decision {
 	if !m.made() {
 		return notMade
 	}
 	if ctx == nil {
-		return m.reported(nil, Decision{Outcome: OutcomeClosed, Err: invalid("the context is nil")})
+		return m.reported(nil, Decision{Outcome: OutcomeFailedClosed, Err: invalid("the context is nil")})
 	}
 	key := ""
 	for _, k := range keys {
@@ -56,7 +56,7 @@ func (m *Middleware) DecideRequest(r *http.Request) Decision {
 }
 
 // notMade is the decision of a Middleware that is nil or the zero value.
-var notMade = Decision{Outcome: OutcomeClosed, Err: invalid("the Middleware is not one that New returned")}
+var notMade = Decision{Outcome: OutcomeFailedClosed, Err: invalid("the Middleware is not one that New returned")}
 
 // made reports whether New returned m.
 func (m *Middleware) made() bool { return m != nil && len(m.rules) > 0 }
@@ -174,7 +174,7 @@ func (m *Middleware) outagePolicy() ratelimiter.OutagePolicy {
 
 // undecided returns the decision about a request that the limiter of s did not decide.
 func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, err error) Decision {
-	d := Decision{Policy: s.rule.Name, Outcome: OutcomeClosed, Limiter: s.name, Err: err, RetryAfter: time.Second}
+	d := Decision{Policy: s.rule.Name, Outcome: OutcomeFailedClosed, Limiter: s.name, Err: err, RetryAfter: time.Second}
 	if errors.Is(err, ratelimiter.ErrPermitsExceedRate) {
 		d.Outcome, d.RetryAfter = OutcomeRejected, 0
 		return d
@@ -182,7 +182,7 @@ func (m *Middleware) undecided(ctx context.Context, r *http.Request, s spend, er
 	if ctx.Err() == nil {
 		m.fail(r, err)
 		if m.outagePolicy() == ratelimiter.FailOpen() && !errors.Is(err, ratelimiter.ErrOverloaded) {
-			d.Outcome, d.RetryAfter = OutcomeOpen, 0
+			d.Outcome, d.RetryAfter = OutcomeFailedOpen, 0
 		}
 	}
 	return d

@@ -47,10 +47,10 @@ func TestDecide(t *testing.T) {
 		require.ErrorIs(t, m.Decide(t.Context(), -1).Err, ratelimiter.ErrInvalidArgument)
 		ended, end := context.WithCancel(t.Context())
 		end()
-		require.Equal(t, OutcomeClosed, m.Decide(ended, 1).Outcome)
+		require.Equal(t, OutcomeFailedClosed, m.Decide(ended, 1).Outcome)
 		var none context.Context
 		d := m.Decide(none, 1)
-		require.Equal(t, OutcomeClosed, d.Outcome)
+		require.Equal(t, OutcomeFailedClosed, d.Outcome)
 		require.ErrorIs(t, d.Err, ratelimiter.ErrInvalidArgument)
 		require.Panics(t, func() { m.Handler(nil) }, "before a request takes permits")
 	})
@@ -145,8 +145,8 @@ func TestDecisions(t *testing.T) {
 			{closed, "/free", 200, OutcomeUnlimited, ""},
 			{closed, "/", 200, OutcomeGranted, ""},
 			{closed, "/", 429, OutcomeRejected, ""},
-			{closed, "/panic", 503, OutcomeClosed, "no weight"},
-			{open, "/panic", 200, OutcomeOpen, "no weight"},
+			{closed, "/panic", 503, OutcomeFailedClosed, "no weight"},
+			{open, "/panic", 200, OutcomeFailedOpen, "no weight"},
 			// It is not Redis that cannot decide these.
 			{closed, "/odd", 429, OutcomeRejected, "invalid argument"},
 			{open, "/odd", 429, OutcomeRejected, "invalid argument"},

@@ -10,16 +10,16 @@ import (
 )
 
 // An Outcome says what became of a request. It is [OutcomeUnlimited], [OutcomeGranted], [OutcomeRejected],
-// [OutcomeOpen] or [OutcomeClosed].
+// [OutcomeFailedOpen] or [OutcomeFailedClosed].
 type Outcome string
 
 // The outcomes of requests.
 const (
-	OutcomeUnlimited Outcome = "unlimited" // it takes no permits, and was passed on
-	OutcomeGranted   Outcome = "granted"   // it got its permits, and was passed on
-	OutcomeRejected  Outcome = "rejected"  // it was rejected with 429
-	OutcomeOpen      Outcome = "open"      // Redis did not decide in time, and the outage policy passed it on
-	OutcomeClosed    Outcome = "closed"    // Redis did not decide in time, and it was rejected with 503
+	OutcomeUnlimited    Outcome = "unlimited" // it takes no permits, and was passed on
+	OutcomeGranted      Outcome = "granted"   // it got its permits, and was passed on
+	OutcomeRejected     Outcome = "rejected"  // it was rejected with 429
+	OutcomeFailedOpen   Outcome = "open"      // Redis did not decide in time, and the outage policy passed it on
+	OutcomeFailedClosed Outcome = "closed"    // Redis did not decide in time, and it was rejected with 503
 )
 
 // A Decision is what a Middleware decided about a request: what [Middleware.Decide] and [Middleware.DecideRequest] return,
@@ -52,7 +52,7 @@ type Decision struct {
 
 // Passes reports whether the request is to be served.
 func (d Decision) Passes() bool {
-	return d.DryRun || d.Outcome != OutcomeRejected && d.Outcome != OutcomeClosed
+	return d.DryRun || d.Outcome != OutcomeRejected && d.Outcome != OutcomeFailedClosed
 }
 
 // Status returns the status of the response to a request that does not pass: 429, or 503 if no decision was possible. For one
@@ -61,7 +61,7 @@ func (d Decision) Status() int {
 	switch {
 	case d.Passes():
 		return 0
-	case d.Outcome == OutcomeClosed:
+	case d.Outcome == OutcomeFailedClosed:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusTooManyRequests

@@ -109,12 +109,12 @@ func ExampleDecision() {
 		switch {
 		case errors.As(d.Err, &panicked):
 			fmt.Println(d.Policy, "has a defect in", panicked.Func)
-		case d.Outcome == inbound.OutcomeOpen:
+		case d.Outcome == inbound.OutcomeFailedOpen:
 			fmt.Println(r.URL.Path, "passed without a decision of", d.Policy)
 		}
 	}
 	_ = inbound.WithDecisions(logDecision)
-	logDecision(httptest.NewRequest("GET", "/orders", nil), inbound.Decision{Policy: "user", Outcome: inbound.OutcomeOpen})
+	logDecision(httptest.NewRequest("GET", "/orders", nil), inbound.Decision{Policy: "user", Outcome: inbound.OutcomeFailedOpen})
 	// Output: /orders passed without a decision of user
 }
 

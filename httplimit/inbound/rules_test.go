@@ -141,9 +141,9 @@ func TestRulesTakeAllOrNothing(t *testing.T) {
 		"a look rejects":            {fakeLimiter{peek: yes, allow: yes}, fakeLimiter{peek: no, allow: yes}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 		"the first is overtaken":    {fakeLimiter{peek: yes, allow: no}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
 		"the second is overtaken":   {fakeLimiter{peek: yes, allow: yes}, fakeLimiter{peek: yes, allow: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 2},
-		"one fails, closed":         {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailClosed(), OutcomeClosed, 5, 0},
-		"one fails, open":           {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeOpen, 5, 0},
-		"one is not sent, open":     {fakeLimiter{err: ratelimiter.ErrOverloaded}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeClosed, 5, 0},
+		"one fails, closed":         {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailClosed(), OutcomeFailedClosed, 5, 0},
+		"one fails, open":           {fakeLimiter{err: errFake}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeFailedOpen, 5, 0},
+		"one is not sent, open":     {fakeLimiter{err: ratelimiter.ErrOverloaded}, fakeLimiter{peek: yes, allow: yes}, ratelimiter.FailOpen(), OutcomeFailedClosed, 5, 0},
 		"one fails, one rejects":    {fakeLimiter{err: errFake}, fakeLimiter{peek: no}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
 		"more than there ever are":  {fakeLimiter{err: ratelimiter.ErrPermitsExceedRate}, fakeLimiter{peek: yes}, ratelimiter.FailOpen(), OutcomeRejected, 5, 0},
 		"both reject: the longest":  {fakeLimiter{peek: ratelimiter.Result{Wait: time.Second}}, fakeLimiter{peek: no}, ratelimiter.FailClosed(), OutcomeRejected, 5, 0},
@@ -197,7 +197,7 @@ func TestRulesWithoutRedis(t *testing.T) {
 		policy   ratelimiter.OutagePolicy
 		outcomes []Outcome
 	}{
-		"closed": {ratelimiter.FailClosed(), []Outcome{OutcomeClosed, OutcomeClosed, OutcomeClosed}},
+		"closed": {ratelimiter.FailClosed(), []Outcome{OutcomeFailedClosed, OutcomeFailedClosed, OutcomeFailedClosed}},
 		"open":   {ratelimiter.FailOpen(), []Outcome{OutcomeGranted, OutcomeGranted, OutcomeGranted}},
 		"local":  {ratelimiter.LocalQuota(rate, 2), []Outcome{OutcomeGranted, OutcomeGranted, OutcomeRejected}},
 	} {
@@ -241,7 +241,7 @@ func TestRuleOfItsOwn(t *testing.T) {
 	require.Equal(t, http.Header{"Ratelimit-Policy": {`"requests";q=10;w=60`}, "Ratelimit": {`"requests";r=4`}}, decide("small", ""), "a rule of weight 0")
 	panics := redistest.Must(NewRules(nil, []Rule{{Name: "x", Weight: func(*http.Request) int64 { panic("heavy") }, LimiterFor: func(string) limit.Limiter { return requests }}}))(t)
 	a := panics.DecideRequest(httptest.NewRequest("GET", "/", nil))
-	require.Equal(t, OutcomeClosed, a.Outcome)
+	require.Equal(t, OutcomeFailedClosed, a.Outcome)
 	require.ErrorContains(t, a.Err, "Rule.Weight panicked: heavy")
 }
 

@@ -234,7 +234,7 @@ func TestIgnoredPenaltiesAreTold(t *testing.T) {
 		resp.Header.Set("Content-Disposition", "attachment")
 		body := resp.Body
 		require.Equal(t, body, redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t).Body)
-		require.Equal(t, []httplimit.EventKind{httplimit.EventAdmitted}, w.kinds())
+		require.Equal(t, []httplimit.EventKind{httplimit.EventGranted}, w.kinds())
 
 		resp = respond(200, "application/json", `{"errcode":90020,"errmsg":"x","title":"x"}`)
 		get(t, tr, "http://x/")
