@@ -246,7 +246,7 @@ func TestSeveralRulesWithoutAReply(t *testing.T) {
 			asked := time.Now()
 			d := m.Decide(t.Context(), 1, "a")
 			require.Equal(t, 300*time.Millisecond, time.Since(asked))
-			require.Equal(t, OutcomeClosed, d.Outcome)
+			require.Equal(t, OutcomeFailedClosed, d.Outcome)
 			require.ErrorIs(t, d.Err, ratelimiter.ErrUnavailable)
 			require.ErrorIs(t, d.Err, context.DeadlineExceeded)
 			require.Regexp(t, `of ".+0:a": no reply within 300ms `, d.Err.Error())
