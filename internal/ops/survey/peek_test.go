@@ -243,6 +243,9 @@ func (s scene) compare(t *testing.T) {
 			at := time.Now()
 			want := redistest.Must(client.RateLimiter(name).Peek(ctx, n))(t)
 			require.NoError(t, client.Close())
+			if wait := max(want.Wait, told[0].Wait); !redistest.TTLsAreVirtual() && 0 < wait && wait < 2*time.Second {
+				continue // on a server it may be over at the next call
+			}
 			if gap := len(s.fields) > 0 && s.fields[0] == "minGap"; s.part && (s.surplus || gap) {
 				continue // what a call lifts or takes may count for the next call only
 			}
