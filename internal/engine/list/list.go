@@ -194,7 +194,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		if a.Bound < 0 {
 			next, err = w.try(ctx)
 		} else {
-			if a.rejected && (w.isLate(0) || w.engine.Config().RejectEarly && w.isLate(a.Wait)) {
+			if a.rejected && w.isTooLate(a.Wait) {
 				return a.Outcome, nil
 			}
 			began := time.Now()
@@ -247,6 +247,11 @@ func (w *waiter) tooLate(a reply, began time.Time) Outcome {
 	}
 	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
 	return a.Outcome
+}
+
+// isTooLate reports whether a rejection is final that says to wait for d: the time of the caller is up, or, with RejectEarly, before that.
+func (w *waiter) isTooLate(d time.Duration) bool {
+	return w.isLate(0) || w.engine.Config().RejectEarly && w.isLate(d)
 }
 
 // isLate reports whether the time of the caller is up before d is over.

@@ -35,7 +35,7 @@ func (w *waiter) contend(ctx context.Context, a reply) (reply, error) {
 		return nothing, err
 	}
 	a, err = w.await(ctx, x)
-	if err != nil || a.Granted || w.isLate(0) || w.engine.Config().RejectEarly && w.isLate(a.Wait) {
+	if err != nil || a.Granted || w.isTooLate(a.Wait) {
 		return a, err
 	}
 	return w.try(ctx)
