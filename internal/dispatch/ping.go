@@ -30,7 +30,7 @@ var errSentinel = errors.New("sentinel has not named a master that accepts conne
 func Ping(ctx context.Context, s Sender) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args, a, most := []any{"ping"}, newApart(), 2
+	args, a, most := []any{"ping"}, &apart{}, 2
 	if PingNeeds(s) > 0 {
 		most = 3
 	}
