@@ -27,7 +27,8 @@ type hints struct {
 // gives one to the other keys, too, so only a key that is created within this time could lack it.
 const trustNoTTL = time.Second
 
-// noteEvery is how often a call notes at most who waits for a PER_CLIENT limiter, since acquire does not do so.
+// noteEvery is how often a call notes at most who waits for a PER_CLIENT limiter, since acquire does not do so. A call of a lower
+// class is not one for acquire, and the note is that of another queue.
 const noteEvery = time.Second
 
 // prepare fills in the type of b, and whether it checks. It reports whether acquire can skip the look for a TTL, and
@@ -40,7 +41,7 @@ func (h *hints) prepare(b *permit.Batch, now time.Time) (noTTL, gap bool) {
 	defer h.mu.Unlock()
 	if !b.Replay { // a replay asks for the same again
 		b.Type = h.typ
-		if b.Allowance.NoteFor > 0 && b.Type == permit.PerClient {
+		if b.Allowance.NoteFor > 0 && b.Type == permit.PerClient && b.Floor == 0 {
 			if now.Sub(h.noted) < noteEvery {
 				b.Allowance.NoteFor = 0
 			} else {

@@ -356,6 +356,10 @@ func TestNotesOfAPerClientLimiter(t *testing.T) {
 		h := &hints{typ: typ}
 		for i, at := range []time.Duration{0, time.Millisecond, 999 * time.Millisecond, time.Second} {
 			b := permit.Batch{Runs: []permit.Run{{Permits: 1, Count: 1}}, Allowance: permit.Allowance{Waiting: 1, NoteFor: time.Second}}
+			lower := b
+			lower.Floor = 1
+			h.prepare(&lower, begin.Add(at))
+			require.Positive(t, lower.Allowance.NoteFor, "a lower class, whose queue is another one, %v after %v", typ, at)
 			h.prepare(&b, begin.Add(at))
 			require.Equal(t, want[i], b.Allowance.NoteFor > 0, "%v after %v", typ, at)
 		}
