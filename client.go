@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/engine/list"
@@ -57,7 +56,7 @@ type Client struct {
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: config{
-			clientID:     newClientID(),
+			clientID:     redisson.NewClientID().String(),
 			nameMapper:   func(name string) string { return name },
 			sharedClock:  true,
 			clientKeyTTL: time.Hour,
@@ -112,17 +111,9 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// newClientID returns a random UUID that has the process's number in Redis in its first four digits, as nearly all have.
-func newClientID() string {
-	for {
-		if id := uuid.New(); id[0] != '~' && (id[0] != 0 || id[1] != 0) {
-			return id.String()
-		}
-	}
-}
-
 // ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID]. If it is a UUID, as by
-// default, its first four digits are those by which rrl and the page know the process, as in "Go 28d0". [Hook].Started is told both.
+// default, its first four digits are those by which rrl and the page know the process, as in "Go 28d0", or, with [WithRedisson316], the first two
+// and 00. [Hook].Started is told both.
 func (c *Client) ID() string {
 	if c == nil {
 		return ""

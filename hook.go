@@ -106,7 +106,7 @@ type RequestInfo struct {
 type ClientInfo struct {
 	ID string // as [Client.ID] returns it
 	// Process is four hexadecimal digits with which the Client's grants begin, and by which rrl and the page know it: "28d0" for what
-	// they show as "Go 28d0". They are those of the ID if that is a UUID, and otherwise random.
+	// they show as "Go 28d0". They are those of the ID if that is a UUID, and otherwise random; with [WithRedisson316] the last two are 00.
 	Process string
 }
 

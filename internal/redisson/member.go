@@ -73,19 +73,32 @@ func (c *Conn) NewID() permit.ID {
 	return id
 }
 
-// newTag returns the tag of a client: the first two bytes of its id, if that is a UUID and they can be a tag, and otherwise two random
-// ones. A tag does not begin like the members of marks and blocks. For Lc0I, whose members have few random bytes, it has one byte.
-func newTag(clientID string, longLength bool) int {
-	id, err := uuid.Parse(clientID)
-	if err != nil || len(clientID) != len(id.String()) {
-		id = uuid.Nil
-	}
-	for tag := int(id[0])<<8 | int(id[1]); ; tag = rand.IntN(1 << 16) {
-		if tag>>8 != '~' && tag != 0 {
-			if longLength {
-				tag &^= 0xff
-			}
-			return tag
+// tagOf returns the tag that the id of a client begins with, and whether it is one: it does not begin like the members of marks and
+// blocks.
+func tagOf(id uuid.UUID) (tag int, ok bool) {
+	return int(id[0])<<8 | int(id[1]), id[0] != '~' && (id[0] != 0 || id[1] != 0)
+}
+
+// NewClientID returns a random UUID that begins with a tag, as nearly all do.
+func NewClientID() uuid.UUID {
+	for {
+		id := uuid.New()
+		if _, ok := tagOf(id); ok {
+			return id
 		}
 	}
+}
+
+// newTag returns the tag of a client: that of its id, if that is a UUID with one, and otherwise a random one. For Lc0I, whose
+// members have few random bytes, it has one byte.
+func newTag(clientID string, longLength bool) int {
+	id, err := uuid.Parse(clientID)
+	tag, ok := tagOf(id)
+	if !ok || err != nil || len(clientID) != len(id.String()) {
+		tag, _ = tagOf(NewClientID())
+	}
+	if longLength {
+		tag &^= 0xff
+	}
+	return tag
 }
