@@ -4,14 +4,14 @@ package survey
 
 import (
 	"context"
-	"errors"
 	"net"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // An Origin is where a process of this package connects from, as far as the name of a connection tells.
@@ -52,13 +52,12 @@ func (s *Survey) Locate(ctx context.Context, st *State) {
 	}
 	var err error
 	st.Origins, err = s.connections(ctx, st.Name)
-	var reply redis.Error
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.origins == nil {
 		s.origins = map[string]located{}
 	}
-	s.origins[st.Node] = located{time.Now(), errors.As(err, &reply), st.Origins}
+	s.origins[st.Node] = located{time.Now(), err != nil && dispatch.Classify(err) == retry.Executed, st.Origins}
 }
 
 // connections asks the server that holds the limiter of that name. It tells of a thousand connections in a millisecond.
