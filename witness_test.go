@@ -412,7 +412,8 @@ exec %s-server "$dir/sentinel.conf" --sentinel
 `
 
 // TestSentinelsOfWhichSomeAreMute has one, and then all, of three Sentinels accept connections and never reply. Beside one, Ping and
-// a call succeed when Redis does, as with go-redis alone. Beside three, the error says that it is Sentinel that fails.
+// a call succeed as soon as go-redis has turned to another, and there is no outage. Beside three, the error says that it is Sentinel
+// that fails.
 func TestSentinelsOfWhichSomeAreMute(t *testing.T) {
 	redistest.NeedReal(t)
 	master := redistest.Start(t)
@@ -429,10 +430,15 @@ func TestSentinelsOfWhichSomeAreMute(t *testing.T) {
 		t.Cleanup(func() { _ = l.Close() })
 		mute = append(mute, l.Addr().String())
 	}
-	client := func(t *testing.T, dial time.Duration, dials int, addrs ...string) *ratelimiter.Client {
-		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "limits", SentinelAddrs: addrs, DialTimeout: dial, ReadTimeout: time.Second, DialerRetries: dials})
+	client := func(t *testing.T, read, dial time.Duration, dials int, addrs ...string) *ratelimiter.Client {
+		rdb := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "limits", SentinelAddrs: addrs, DialTimeout: dial, ReadTimeout: read, DialerRetries: dials})
 		t.Cleanup(func() { _ = rdb.Close() })
-		c := redistest.Must(ratelimiter.New(rdb))(t)
+		c := redistest.Must(ratelimiter.New(rdb, ratelimiter.WithOutagePolicy(ratelimiter.FailOpen()), ratelimiter.WithHook(ratelimiter.Hook{
+			Event: func(e ratelimiter.Event) {
+				if e.Kind == ratelimiter.OutageBegan {
+					t.Error("an outage beside a healthy Redis:", e.Err)
+				}
+			}})))(t)
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}
@@ -440,18 +446,28 @@ func TestSentinelsOfWhichSomeAreMute(t *testing.T) {
 		addrs := []string{sentinels[0], sentinels[1], sentinels[2]}
 		addrs[i] = mute[i]
 		// When such a Sentinel has been waited for, no time is left for the only dial of the second.
-		for dials, dial := range map[int]time.Duration{5: time.Second, 1: 500 * time.Millisecond} {
-			t.Run(fmt.Sprintf("number %d, %d dials", i, dials), func(t *testing.T) {
+		for _, c := range []struct {
+			read, dial time.Duration
+			dials      int
+		}{
+			{time.Second, time.Second, 5},
+			{time.Second, 500 * time.Millisecond, 1},
+			{2 * time.Second, time.Second, 1}, // as docs/production.md has them
+			{2 * time.Second, 300 * time.Millisecond, 1},
+		} {
+			t.Run(fmt.Sprintf("number %d, %v, %v, %d dials", i, c.read, c.dial, c.dials), func(t *testing.T) {
 				t.Parallel()
-				require.NoError(t, client(t, dial, dials, addrs...).Ping(t.Context()))
-				l := client(t, dial, dials, addrs...).RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Minute})
-				require.NoError(t, l.Acquire(t.Context(), 1))
+				require.NoError(t, client(t, c.read, c.dial, c.dials, addrs...).Ping(t.Context()))
+				l := client(t, c.read, c.dial, c.dials, addrs...).RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Minute})
+				r, err := l.Allow(t.Context(), 1)
+				require.NoError(t, err)
+				require.True(t, r.Granted && !r.Degraded)
 			})
 		}
 	}
 	t.Run("all", func(t *testing.T) {
 		t.Parallel()
-		err := client(t, time.Second, 5, mute...).Ping(t.Context())
+		err := client(t, time.Second, time.Second, 5, mute...).Ping(t.Context())
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 		require.ErrorContains(t, err, "sentinel has not named a master")
 		t.Log(err)

@@ -6,10 +6,13 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptrace"
 	"reflect"
+	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,7 +47,7 @@ const ticks = 20
 // is a reply, even an error that another command might not meet, or if the client is closed, and otherwise a *[retry.Error].
 // It is Silent if something was sent and nothing has come back for as long as patience: while it connects, if the dialer of the
 // client shows when that begins, in the handshake, or after the command. Other things that the client does, such as asking a
-// vault for a password or Sentinel for an address, may take longer.
+// vault for a password or Sentinel for an address, may take longer, but if they take more than clientPatience the error is Local.
 //
 // On a cluster Probe first looks up the masters, because the one that does not reply may have been replaced.
 func Probe(s Sender, key string, args []any, patience time.Duration) error {
@@ -71,7 +74,7 @@ func (a *apart) probe(s Sender, key string, args []any, patience time.Duration) 
 	}()
 	tick := time.NewTicker(patience / ticks)
 	defer tick.Stop()
-	for silent, heard := 0, int64(0); silent < ticks; {
+	for silent, idle, heard := 0, 0, int64(0); silent < ticks; {
 		select {
 		case err := <-done:
 			if err == nil || err == redis.Nil {
@@ -84,8 +87,14 @@ func (a *apart) probe(s Sender, key string, args []any, patience time.Duration) 
 			return failure
 		case <-tick.C:
 			silent++
-			if now := a.heard.Load(); now != heard || !a.waiting.Load() {
-				silent, heard = 0, now
+			idle++
+			if now := a.heard.Load(); now != heard {
+				silent, idle, heard = 0, 0, now
+			} else if !a.waiting.Load() {
+				silent = 0
+			}
+			if time.Duration(idle)*patience/ticks >= clientPatience+2*PingNeeds(s) {
+				return &retry.Error{Err: errPatience, Outcome: retry.NotExecuted, Local: true}
 			}
 		}
 	}
@@ -111,17 +120,21 @@ func (a *apart) ask(ctx context.Context, s Sender, key string, args []any) error
 	}
 	o := *from
 	a.sentinel.Store(from.Addr == failover)
-	o.Dialer = a.dialer(dialerOf(from))
+	o.Dialer = a.dialer(from)
 	// One connection is enough. If as many dials have failed as the pool has connections, go-redis goes on dialing in a
-	// goroutine that outlasts Close by a second.
-	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 2, 0, 0, 0
+	// goroutine that outlasts Close by a second; two may fail.
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 3, 0, 0, 0
 	o.MaxRetries, o.DialerRetries, o.Limiter = -1, 1, nil
 	o.ReadTimeout, o.WriteTimeout = -1, -1 // silence is what counts
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	a.mu.Lock()
 	a.rdb, a.node = redis.NewClient(&o), node
 	a.mu.Unlock()
-	return Process(ctx, a.rdb, cmd)
+	if err = Process(ctx, a.rdb, cmd); err != nil && a.atSentinel() {
+		// No time was left to connect to the server, if a Sentinel does not reply. From then on go-redis asks another.
+		err = Process(ctx, a.rdb, Once{redis.NewCmd(ctx, args...)})
+	}
+	return err
 }
 
 // isClosed reports whether the client that a was made from is closed, so that no call can be made.
@@ -172,9 +185,14 @@ func (a *apart) hear() {
 
 type dialer = func(ctx context.Context, network, addr string) (net.Conn, error)
 
-// dialer returns a dialer like dial that notes what it sends. If a dialer does not pass ctx on to package net, nothing is
-// known of it until it returns: it may wait for a name to be resolved.
-func (a *apart) dialer(dial dialer) dialer {
+// dialer returns a dialer like that of o, which notes what it sends. If the dialer of o does not pass ctx on to package net, nothing
+// is known of it until it returns: it may wait for a name to be resolved. The one that go-redis makes for TLS is replaced, since the
+// handshake is a reply that is waited for, too.
+func (a *apart) dialer(o *redis.Options) dialer {
+	dial, secure := o.Dialer, dialsTLS(o)
+	if secure {
+		dial = (&net.Dialer{Timeout: o.DialTimeout, KeepAlive: 5 * time.Minute}).DialContext
+	}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 			ConnectStart: func(string, string) { a.waiting.Store(!a.sentinel.Load()) },
@@ -187,15 +205,46 @@ func (a *apart) dialer(dial dialer) dialer {
 		if err != nil {
 			return nil, err
 		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.closed {
-			_ = c.Close()
-			return nil, net.ErrClosed
+		if c, err = a.wire(c); err != nil || !secure {
+			return c, err
 		}
-		a.conns = append(a.conns, c)
-		return wired{c, a}, nil
+		return handshake(ctx, c, addr, o.TLSConfig)
 	}
+}
+
+// wire returns c as a connection of a, whose traffic is noted, unless a is closed.
+func (a *apart) wire(c net.Conn) (net.Conn, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		_ = c.Close()
+		return nil, net.ErrClosed
+	}
+	a.conns = append(a.conns, c)
+	return wired{c, a}, nil
+}
+
+// dialsTLS reports whether the dialer of o is the one that go-redis makes for TLS. It may be a copy in the function that makes it.
+func dialsTLS(o *redis.Options) bool {
+	if o.TLSConfig == nil {
+		return false
+	}
+	name := runtime.FuncForPC(reflect.ValueOf(o.Dialer).Pointer()).Name()
+	return strings.HasPrefix(name, reflect.TypeFor[redis.Options]().PkgPath()+".") && strings.Contains(name, "NewDialer")
+}
+
+// handshake returns c with TLS, as tls.Dialer does.
+func handshake(ctx context.Context, c net.Conn, addr string, config *tls.Config) (net.Conn, error) {
+	if config.ServerName == "" {
+		config = config.Clone()
+		config.ServerName, _, _ = net.SplitHostPort(addr)
+	}
+	t := tls.Client(c, config)
+	if err := t.HandshakeContext(ctx); err != nil {
+		_ = c.Close()
+		return nil, err
+	}
+	return t, nil
 }
 
 // A wired is a connection whose traffic an apart notes.
@@ -219,25 +268,21 @@ func (c wired) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// dialerOf returns the dialer of o. It replaces the one that go-redis makes for TLS, which does not pass ctx on.
-func dialerOf(o *redis.Options) dialer {
-	if o.TLSConfig == nil || reflect.ValueOf(o.Dialer).Pointer() != reflect.ValueOf(redis.NewDialer(o)).Pointer() {
-		return o.Dialer
-	}
-	d := &tls.Dialer{NetDialer: &net.Dialer{Timeout: o.DialTimeout, KeepAlive: 5 * time.Minute}, Config: o.TLSConfig}
-	return d.DialContext
-}
-
 const (
 	// sweepPatience is how long Sweep waits for the replies of some idle connections.
 	sweepPatience = 50 * time.Millisecond
 	// sweptFirst is how many idle connections Sweep tries first.
 	sweptFirst = 8
+	// redials is how long Sweep waits until a pool dials. That of go-redis may pause for a second.
+	redials = 1200 * time.Millisecond
+	// redialEvery is how often it tries.
+	redialEvery = 20 * time.Millisecond
 )
 
 // Sweep sends a command on idle connections of the pool to the server that holds a key: on a few at once, and as long as any of
 // them is broken, on twice as many. The client drops those on which that fails, such as one that a load balancer has forgotten,
-// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied.
+// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied. If the pool is empty
+// then, Sweep returns when it can dial: after many failures go-redis dials only once a second, and until then says how it failed.
 func Sweep(s Sender, key string, args []any) {
 	ctx := context.Background()
 	node, err := Node(ctx, s, key)
@@ -269,6 +314,23 @@ func Sweep(s Sender, key string, args []any) {
 		if working(works, n) {
 			return
 		}
+	}
+	if statsOf(c).TotalConns == 0 {
+		waitForDial(node, args)
+	}
+}
+
+// waitForDial waits until a pool dials, for at most redials.
+func waitForDial(node Sender, args []any) {
+	ctx, cancel := context.WithTimeout(context.Background(), redials)
+	defer cancel()
+	for ctx.Err() == nil {
+		err := Send(ctx, node, Once{redis.NewCmd(ctx, args...)})
+		var op *net.OpError
+		if !errors.As(err, &op) || op.Op != "dial" {
+			return
+		}
+		retry.SleepOr(redialEvery, ctx.Done(), nil)
 	}
 }
 

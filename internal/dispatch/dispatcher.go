@@ -20,7 +20,7 @@ import (
 //
 // Every other command, and a script that is [Script.Alone], leaves at once and alone.
 //
-// While no call is in flight a Dispatcher has no goroutine and no timer.
+// While no call is in flight a Dispatcher has no goroutine, and no timer for longer than [clientPatience].
 type Dispatcher struct {
 	rdb    redis.UniversalClient
 	sender Sender // of what leaves by itself: rdb, or a ring that is pinned
@@ -30,6 +30,7 @@ type Dispatcher struct {
 	cluster  masters
 	looks    looks
 	separate atomic.Bool // see [Separate]
+	era      atomic.Pointer[era]
 	settled  atomic.Bool // the cluster's client knows its masters, so that asking it for one does not block
 
 	mu    sync.RWMutex
@@ -133,7 +134,7 @@ func Separate(s Sender) {
 
 // Process sends one command at once and by itself.
 func (d *Dispatcher) Process(ctx context.Context, cmd redis.Cmder) error {
-	return d.sender.Process(ctx, cmd)
+	return d.sender.Process(d.bound(ctx), cmd)
 }
 
 // laneOf returns the lane of the first of some keys, or nil if it is not known.

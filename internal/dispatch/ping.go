@@ -24,22 +24,17 @@ const (
 var errSentinel = errors.New("sentinel has not named a master that accepts connections; ask each with redis-cli -p 26379 sentinel get-master-addr-by-name NAME")
 
 // Ping asks any server of s for a reply: on a connection of the pool, and if that fails or has no reply for half a second, on a
-// new one as well, because it may be the connection that is broken. Through Sentinel it asks once more if both have failed: they
-// may have waited for a Sentinel that does not reply until no time was left to connect to the server, and from then on go-redis
-// asks another. An error is a *[retry.Error]: the first of these, or that of ctx.
+// new one as well, because it may be the connection that is broken. An error is a *[retry.Error]: the first of these, or that of ctx.
 func Ping(ctx context.Context, s Sender) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	args, a, most := []any{"ping"}, &apart{}, 2
-	if PingNeeds(s) > 0 {
-		most = 3
-	}
-	ended := make(chan error, most)
+	args, a := []any{"ping"}, &apart{}
+	ended := make(chan error, 2)
 	go func() { ended <- Process(ctx, Alone(s), Once{redis.NewCmd(ctx, args...)}) }()
 	late := time.NewTimer(pingAgain)
 	defer late.Stop()
 	var first *retry.Error
-	for asked, asking := 1, 1; ; {
+	for asking, again := 1, true; ; {
 		select {
 		case err := <-ended:
 			if err == nil {
@@ -58,14 +53,13 @@ func Ping(ctx context.Context, s Sender) error {
 		case <-ctx.Done():
 			return a.named(cmp.Or(first, Failure(ctx.Err())))
 		}
-		switch {
-		case asked == 1, asking == 0 && asked < most:
-			asked++
+		if again {
+			again = false
 			asking++
 			a = newApart()
 			context.AfterFunc(ctx, a.close)
-			go func(a *apart) { ended <- a.probe(s, "", args, pingPatience) }(a)
-		case asking == 0:
+			go func() { ended <- a.probe(s, "", args, pingPatience) }()
+		} else if asking == 0 {
 			return a.named(first)
 		}
 	}

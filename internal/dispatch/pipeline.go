@@ -31,7 +31,7 @@ func (l *lane) send(calls []*call) (_ []*call, err error) {
 	}()
 	if len(calls) == 1 {
 		c := calls[0]
-		c.reply, c.err = c.script.send(c.ctx, l.d.sender, c.evalsha, trip{})
+		c.reply, c.err = c.script.send(l.d.bound(c.ctx), l.d.sender, c.evalsha, trip{})
 		flying = nil
 		return calls, c.err
 	}
@@ -39,6 +39,7 @@ func (l *lane) send(calls []*call) (_ []*call, err error) {
 	if ctx.Done() != nil {
 		ctx = context.WithoutCancel(ctx)
 	}
+	ctx = l.d.bound(ctx)
 	if l.node != nil {
 		ctx = context.WithValue(ctx, toNode{}, l.node)
 	}

@@ -118,7 +118,7 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 	switch {
 	case landed || err != nil:
 	case ctx.Done() == nil:
-		reply, err = s.send(ctx, to, evalsha, by)
+		reply, err = s.send(d.bound(ctx), to, evalsha, by)
 	default:
 		to, by := to, by // only these copies are for the heap
 		reply, err = Leavable(ctx, func() (any, error) { return s.send(ctx, to, evalsha, by) })
