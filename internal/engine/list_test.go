@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -59,6 +60,158 @@ func TestAllWithoutRedis(t *testing.T) {
 		require.NoError(t, w.acquireAll(w.ctx, demands(1, 5)...), "what the telling has left, one second after it was granted")
 		require.False(t, w.l.Health().Down())
 		require.EqualValues(t, 10, w.server.Used(other.key), "5 were told, 5 are granted")
+	})
+}
+
+// onTwoServers runs f with limiters on two servers of a ring, of which that of down is cut off and known to be.
+func onTwoServers(t *testing.T, f func(t *testing.T, w *world, down, up *limiter), opts ...func(*engine.Config)) {
+	t.Helper()
+	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+		w.p.InTurn()
+		w.p.Divide(func(key string) string { return key[:len("other-a")] })
+		l := w.others(overall(4, time.Minute), overall(4, 10*time.Second))
+		l[0].granted(1)
+		cut(w, "other-a")
+		_, _ = l[0].Allow(w.ctx, 1)
+		time.Sleep(time.Second)
+		require.True(t, l[0].Health().Down())
+		require.False(t, l[1].Health().Down())
+		w.epoch = time.Now()
+		f(t, w, l[0], l[1])
+	}, opts...)
+}
+
+// cut has calls to the servers that are named by the keys be rejected, and no others.
+func cut(w *world, keys ...string) {
+	w.p.Hook(func(c testworld.Call) (f testworld.Fault) {
+		if slices.Contains(keys, c.Key) {
+			f.Err = testworld.Rejected
+		}
+		return f
+	})
+}
+
+// granted has Redis grant permits.
+func (l *limiter) granted(permits int64) {
+	l.w.t.Helper()
+	r := l.try(permits)
+	require.True(l.w.t, r.Granted && !r.Degraded, "%+v", r)
+}
+
+// TestAListOnTwoServers has one of the two servers of a list be down. The policy of its limiter decides that one, Redis decides the
+// other, and the list is granted all or nothing.
+func TestAListOnTwoServers(t *testing.T) {
+	degraded := list.Outcome{Granted: true, Bound: -1, Degraded: true}
+	t.Run("fail open", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			for range 4 {
+				w.decides(degraded, down.on(failOpen).of(3), up.on(failOpen).of(1))
+			}
+			w.decides(boundBy(1, 10*time.Second), down.on(failOpen).of(1), up.on(failOpen).of(1))
+			require.NoError(t, w.acquireAll(w.ctx, down.on(failOpen).of(1), up.on(failOpen).of(1)))
+			require.Equal(t, 10*time.Second, w.elapsed(), "as Redis says")
+			w.decides(degraded, down.on(failOpen).of(1), up.of(1)) // the policy of one that is up does not matter
+			require.EqualValues(t, 2, w.server.Used(up.key))
+		})
+	})
+	t.Run("fail closed", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			_, err := w.all(w.ctx, -1, down.of(1), up.on(failOpen).of(1))
+			require.ErrorIs(t, err, permit.ErrUnavailable)
+			require.ErrorContains(t, err, down.key)
+			time.AfterFunc(7*time.Second, func() { cut(w) })
+			require.NoError(t, w.acquireAll(w.ctx, down.of(1), up.on(failOpen).of(1)))
+			require.InDelta(t, 7*time.Second, w.elapsed(), float64(1250*time.Millisecond), "at the end of the outage")
+			require.EqualValues(t, 1, w.server.Used(up.key), "the list that failed has taken nothing")
+		})
+	})
+	t.Run("local quota", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			down = down.on(localQuota(overall(4, time.Minute), 2))
+			w.at(time.Minute) // an interval after the outage began
+			up.granted(4)
+			w.decides(boundBy(1, 10*time.Second), down.of(2), up.of(1))
+			w.decides(boundBy(1, 10*time.Second), down.of(2), up.of(1)) // the first has used nothing of the quota
+			w.at(70 * time.Second)
+			w.decides(degraded, down.of(2), up.of(1))
+			w.decides(list.Outcome{Bound: 0, Wait: time.Minute, Degraded: true}, down.of(1), up.of(1))
+			require.EqualValues(t, 1, w.server.Used(up.key), "the list that was rejected has taken nothing")
+			a, err := w.all(w.ctx, 5*time.Second, down.of(1), up.of(1))
+			require.NoError(t, err)
+			require.False(t, a.Granted)
+			require.Equal(t, 75*time.Second, w.elapsed())
+			require.NoError(t, w.acquireAll(w.ctx, up.of(1), down.of(1)))
+			require.Equal(t, 130*time.Second, w.elapsed(), "when the quota has come back")
+			_, err = w.all(w.ctx, -1, down.of(3), up.of(1))
+			require.ErrorContains(t, err, "local quota of 2")
+		})
+	})
+	t.Run("both go down", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			cut(w, down.key, up.key)
+			begin := time.Now()
+			w.decides(degraded, down.on(failOpen).of(1), up.on(failOpen).of(1))
+			require.Less(t, time.Since(begin), time.Second)
+			require.True(t, up.Health().Down())
+			cut(w, down.key)
+			time.Sleep(1300 * time.Millisecond)
+			w.decides(degraded, down.on(failOpen).of(1), up.on(failOpen).of(1))
+			require.EqualValues(t, 1, w.server.Used(up.key))
+			cut(w)
+			time.Sleep(1300 * time.Millisecond)
+			w.decides(allGranted, down.on(failOpen).of(1), up.on(failOpen).of(1))
+		})
+	})
+	t.Run("the one that is up goes down beside a waiting list", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			up.granted(4)
+			time.AfterFunc(time.Second, func() {
+				cut(w, down.key, up.key)
+				_, _ = up.on(failOpen).Allow(w.ctx, 1)
+			})
+			require.NoError(t, w.acquireAll(w.ctx, down.on(failOpen).of(1), up.on(failOpen).of(1)))
+			require.InDelta(t, 1500*time.Millisecond, w.elapsed(), float64(500*time.Millisecond), "as soon as that is known")
+		})
+	})
+	t.Run("the one that is down comes back beside a waiting list", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			up.granted(4)
+			time.AfterFunc(time.Second, func() { cut(w) })
+			a := redistest.Must(w.all(w.ctx, 0, down.on(failOpen).of(3), up.on(failOpen).of(1)))(t)
+			require.Equal(t, allGranted, a)
+			require.EqualValues(t, 4, w.server.Used(down.key), "Redis has granted it")
+			require.EqualValues(t, 1, w.server.Used(up.key))
+		})
+	})
+	t.Run("settled", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			first, second := down.on(failOpen).of(1), up.of(2)
+			first.Own, second.Own = true, true
+			a := redistest.Must(w.lists.Allow(w.ctx, []list.Demand{first, second}))(t)
+			require.Len(t, a.Asked, 2)
+			require.Zero(t, a.Asked[0], "Redis does not know of it")
+			require.NoError(t, up.Handle.Settle(w.ctx, a.Asked[1], 2, 0))
+			require.Zero(t, w.server.Used(up.key))
+		})
+	})
+	t.Run("many callers", func(t *testing.T) {
+		onTwoServers(t, func(t *testing.T, w *world, down, up *limiter) {
+			down = down.on(failOpen)
+			var wg sync.WaitGroup
+			var granted atomic.Int64
+			for range 20 {
+				wg.Go(func() {
+					for w.elapsed() < 25*time.Second {
+						if a, err := w.all(w.ctx, 15*time.Second, down.of(1), up.of(1)); err == nil && a.Granted {
+							granted.Add(1)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			require.EqualValues(t, 16, granted.Load(), "4 at once and in each 10 s, until the last callers have waited for 15 s")
+			require.NoError(t, w.e.CheckIdle())
+		})
 	})
 }
 

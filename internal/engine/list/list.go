@@ -67,16 +67,24 @@ func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 		return demands[0].alone(ctx, engine.Request{})
 	}
 	w := ls.waiter(demands, time.Time{})
-	if a, decided, err := w.tryLocal(ctx); decided {
-		return a, err
-	}
-	a, err := w.try(ctx)
-	if errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil {
-		if a, decided, err := w.tryLocal(ctx); decided {
+	for outages := 0; ; outages++ {
+		w.split()
+		a, decided, err := w.tryOffline()
+		if decided || err != nil {
 			return a, err
 		}
+		next, err := w.try(ctx)
+		switch {
+		case err == nil && next.Granted:
+			if a, decided, err = w.finish(ctx, next.Asked); decided || err != nil || outages >= len(demands) {
+				return a.of(demands), err
+			}
+			continue
+		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && w.mayYield() && outages < len(demands):
+			continue // policies decide more of it now
+		}
+		return w.outcome(next.Outcome), err
 	}
-	return a.of(demands), err
 }
 
 // of returns the outcome, with the grants only where they are to be settled.
@@ -111,11 +119,15 @@ func (ls *Lists) wait(ctx context.Context, demands []Demand, deadline time.Time)
 }
 
 func (ls *Lists) waiter(demands []Demand, deadline time.Time) *waiter {
-	w := &waiter{lists: ls, engine: ls.engine, parts: make([]part, len(demands)), deadline: deadline}
+	return &waiter{lists: ls, engine: ls.engine, demands: demands, parts: parts(demands), deadline: deadline}
+}
+
+func parts(demands []Demand) []part {
+	list := make([]part, len(demands))
 	for i, d := range demands {
-		w.parts[i] = part{Demand: d}
+		list[i] = part{Demand: d, index: i}
 	}
-	return w
+	return list
 }
 
 // alone decides a list of one limiter, which is an ordinary request.
@@ -134,6 +146,7 @@ func (d *Demand) alone(ctx context.Context, want engine.Request) (Outcome, error
 // A part is the demand of a caller, on its way.
 type part struct {
 	Demand
+	index   int              // among the demands of the list
 	asked   link.Asked       // what it may have been granted
 	changes int              // of the limiter, before it was asked
 	place   *engine.Place    // in the wait queue of the limiter, or nil
@@ -162,40 +175,37 @@ func allGranted(parts []part) reply {
 type waiter struct {
 	lists    *Lists
 	engine   *engine.Engine
-	parts    []part
+	demands  []Demand
+	parts    []part    // those that Redis decides
+	offline  []part    // those that policies decide, because their server is down; see split
 	deadline time.Time // zero for none
 	since    time.Time // when it began to wait
 	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
 }
 
 // acquire waits until all parts are granted, or the time of the caller is up. Each turn of the loop asks once: the
-// policies, if they decide; otherwise Redis, at once if no limiter is known to reject, or else when that limiter lets w.
+// policies of the parts whose server is down; and then Redis for the others, at once if no limiter is known to reject, or else when
+// that limiter lets w.
 func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 	defer w.leaveQueues()
 	w.since = time.Now()
+	w.split()
 	a := nothing // the last reply; if a.rejected is false, a.Bound is a limiter for which others wait
 	a.Bound = w.busy()
 	for {
-		if r, decided, err := w.tryLocal(ctx); decided {
-			if err != nil || r.Granted || w.engine.Config().RejectEarly && w.isLate(r.Wait) {
-				return r, err
-			}
-			w.leaveQueues()
+		r, changed, ended, err := w.passOffline(ctx)
+		if ended {
+			return r, err
+		}
+		if changed {
 			a = nothing
-			if ok, err := w.waitForLocal(ctx, r.Wait); err != nil {
-				return nothing.Outcome, err
-			} else if !ok {
-				return r, nil
-			}
-			continue
 		}
 		var next reply
-		var err error
 		if a.Bound < 0 {
 			next, err = w.try(ctx)
 		} else {
 			if a.rejected && w.isTooLate(a.Wait) {
-				return a.Outcome, nil
+				return w.outcome(a.Outcome), nil
 			}
 			began := time.Now()
 			var inTime bool
@@ -210,14 +220,18 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		}
 		switch {
 		case err == nil && next.Granted:
-			return next.Outcome, nil
+			if r, _, err := w.finish(ctx, next.Asked); r.Granted || err != nil {
+				return r, err
+			}
+			w.leaveQueues()
+			a = nothing
 		case err == nil:
 			w.fails = time.Time{}
 			a = next
 		case permit.WasNotServed(err) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.leaveQueues()
 			a = nothing
-			if w.decidesLocally() {
+			if w.mayYield() {
 				continue
 			}
 			if err := w.waitOutOutage(ctx, err); err != nil {
@@ -227,6 +241,14 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			return nothing.Outcome, err
 		}
 	}
+}
+
+// outcome returns a, which says of the parts which of them bound, as that of the demands.
+func (w *waiter) outcome(a Outcome) Outcome {
+	if a.Bound >= 0 {
+		a.Bound = w.parts[a.Bound].index
+	}
+	return a
 }
 
 // waitAndTry waits until w may ask again after the reply a, and asks; if it has to go on waiting, next is a. It reports
@@ -246,7 +268,7 @@ func (w *waiter) tooLate(a reply, began time.Time) Outcome {
 		a.Wait = time.Until(w.parts[a.Bound].Handle.State().Grant)
 	}
 	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
-	return a.Outcome
+	return w.outcome(a.Outcome)
 }
 
 // isTooLate reports whether a rejection is final that says to wait for d: the time of the caller is up, or, with RejectEarly, before that.
