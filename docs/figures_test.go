@@ -158,8 +158,8 @@ func TestFiguresInText(t *testing.T) {
 		pages, words string
 		median       float64
 	}{
-		{"README.md README.zh-CN.md", " ms(?:, ours|，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
-		{"README.md README.zh-CN.md", " ms[.。]", run["expired-100000 ours longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " (?:ms, ours|毫秒，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " (?:ms\\.|毫秒。)", run["expired-100000 ours longest-cpu-ns/call"] * ms},
 		{"README.md README.zh-CN.md", " (?:µs of Redis' CPU|微秒的 CPU)", run["callers-512 ours cpu-ns/op"] * µs},
 		{"README.md README.zh-CN.md", " (?:µs with Redisson|微秒。)", run["callers-512 java-4.7.0 cpu-ns/op"] * µs},
 		{"docs/algorithms.md docs/zh/algorithms.md", " (?:µs of the CPU of Redis with 64 callers and|微秒，512 个时)", run["limit-64 limit-gcra cpu-ns/op"] * µs},
