@@ -158,17 +158,17 @@ func TestFiguresInText(t *testing.T) {
 		pages, words string
 		median       float64
 	}{
-		{"README.md README.zh-CN.md", " ms(?:, ours|，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
-		{"README.md README.zh-CN.md", " ms[.。]", run["expired-100000 ours longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " (?:ms, ours|毫秒，本库)", run["expired-100000 script longest-cpu-ns/call"] * ms},
+		{"README.md README.zh-CN.md", " (?:ms\\.|毫秒。)", run["expired-100000 ours longest-cpu-ns/call"] * ms},
 		{"README.md README.zh-CN.md", " (?:µs of Redis' CPU|微秒的 CPU)", run["callers-512 ours cpu-ns/op"] * µs},
 		{"README.md README.zh-CN.md", " (?:µs with Redisson|微秒。)", run["callers-512 java-4.7.0 cpu-ns/op"] * µs},
-		{"docs/algorithms.md", " µs of the CPU of Redis with 64 callers and", run["limit-64 limit-gcra cpu-ns/op"] * µs},
-		{"docs/algorithms.md", " µs with 512,", run["limit-512 limit-gcra cpu-ns/op"] * µs},
-		{"docs/algorithms.md", ` and [\d.]+ µs of redis_rate`, run["limit-64 redis_rate cpu-ns/op"] * µs},
-		{"docs/algorithms.md", " µs of redis_rate;", run["limit-512 redis_rate cpu-ns/op"] * µs},
-		{"docs/algorithms.md", " times the CPU with 64 callers", run["limit-keys-64 limit-gcra cpu-ns/op"] / run["limit-keys-64 redis_rate cpu-ns/op"]},
-		{"docs/algorithms.md", " times with 512", run["limit-keys-512 limit-gcra cpu-ns/op"] / run["limit-keys-512 redis_rate cpu-ns/op"]},
-		{"docs/algorithms.md", " times as long by the median", cost("GCRA, TokenBucket, DebtBucket", grant) / cost(`go-redis/redis_rate \(GCRA\)`, grant)},
+		{"docs/algorithms.md docs/zh/algorithms.md", " (?:µs of the CPU of Redis with 64 callers and|微秒，512 个时)", run["limit-64 limit-gcra cpu-ns/op"] * µs},
+		{"docs/algorithms.md docs/zh/algorithms.md", " (?:µs with 512,|微秒；redis_rate)", run["limit-512 limit-gcra cpu-ns/op"] * µs},
+		{"docs/algorithms.md docs/zh/algorithms.md", ` (?:and [\d.]+ µs of redis_rate|和 [\d.]+ 微秒。)`, run["limit-64 redis_rate cpu-ns/op"] * µs},
+		{"docs/algorithms.md docs/zh/algorithms.md", " (?:µs of redis_rate;|微秒。如果全部被拒绝)", run["limit-512 redis_rate cpu-ns/op"] * µs},
+		{"docs/algorithms.md docs/zh/algorithms.md", "(?: times the CPU with 64 callers| 倍，512 个时)", run["limit-keys-64 limit-gcra cpu-ns/op"] / run["limit-keys-64 redis_rate cpu-ns/op"]},
+		{"docs/algorithms.md docs/zh/algorithms.md", "(?: times with 512| 倍。 )", run["limit-keys-512 limit-gcra cpu-ns/op"] / run["limit-keys-512 redis_rate cpu-ns/op"]},
+		{"docs/algorithms.md docs/zh/algorithms.md", "(?: times as long by the median| 倍。用)", cost("GCRA, TokenBucket, DebtBucket", grant) / cost(`go-redis/redis_rate \(GCRA\)`, grant)},
 		{"docs/production.md docs/zh/production.md", " (?:calls for a request|次调用。如果)", run["callers-512 ours calls/op"]},
 		{"docs/production.md docs/zh/production.md", "(?: if every call is alone|，合并得越多越少)", run["callers-1 ours redis-B/op"]},
 		{"docs/production.md docs/zh/production.md", " (?:bytes each\\.|个字节。)", cost("GCRA, TokenBucket, DebtBucket", fresh)},
@@ -183,6 +183,19 @@ func TestFiguresInText(t *testing.T) {
 			require.Equal(t, fmt.Sprintf("%.*f", len(digits), c.median), strings.ReplaceAll(m[1], ",", ""), "%s: %s", page, c.words)
 		}
 	}
+}
+
+// TestCostsInChinese checks that the Chinese page has the figures of the table of costs.
+func TestCostsInChinese(t *testing.T) {
+	texts, figures := pages(t), regexp.MustCompile(`(?m)^\| .*?( \| [\d.,]+ / \*\*.*\|)$`)
+	costs := func(f string) (rows []string) {
+		for _, m := range figures.FindAllStringSubmatch(texts[f], -1) {
+			rows = append(rows, m[1])
+		}
+		return rows
+	}
+	require.Len(t, costs("docs/algorithms.md"), 13)
+	require.Equal(t, costs("docs/algorithms.md"), costs("docs/zh/algorithms.md"))
 }
 
 // TestNumbersOfTheCode checks numbers that the pages repeat against the code that they are taken from.

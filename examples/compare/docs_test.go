@@ -22,25 +22,30 @@ import (
 // With writeDocs set, the tests below write what they otherwise compare.
 const writeDocs = "RRL_TEST_DOCS"
 
-const page, drawings = "../../docs/algorithms.md", "../../docs/algorithms"
+const page, chinese, drawings = "../../docs/algorithms.md", "../../docs/zh/algorithms.md", "../../docs/algorithms"
 
-// TestDocsTables checks that the tables of docs/algorithms.md are those that the example prints now.
+// TestDocsTables checks that the tables of docs/algorithms.md, and of the same page in Chinese, are those that the example prints now.
 func TestDocsTables(t *testing.T) {
-	text := string(redistest.Must(os.ReadFile(page))(t))
-	doc := text
-	for i, all := range compared(t) {
-		name := cases[i].name
-		want := fmt.Sprintf("<!-- %s: begin -->\n```text\n%s```\n<!-- %s: end -->", name, table(all), name)
-		block := regexp.MustCompile(fmt.Sprintf("(?s)<!-- %s: begin -->.*?<!-- %s: end -->", name, name))
-		require.Len(t, block.FindAllString(doc, -1), 1, name)
-		require.Contains(t, doc, cases[i].about, "the page tells the case")
-		if os.Getenv(writeDocs) == "" {
-			require.Equal(t, want, block.FindString(doc), "%s=write go test -run Docs ./examples/compare writes it", writeDocs)
+	outcomes := compared(t)
+	for _, p := range []string{page, chinese} {
+		text := string(redistest.Must(os.ReadFile(p))(t))
+		doc := text
+		for i, all := range outcomes {
+			name := cases[i].name
+			want := fmt.Sprintf("<!-- %s: begin -->\n```text\n%s```\n<!-- %s: end -->", name, table(all), name)
+			block := regexp.MustCompile(fmt.Sprintf("(?s)<!-- %s: begin -->.*?<!-- %s: end -->", name, name))
+			require.Len(t, block.FindAllString(doc, -1), 1, name)
+			if p == page {
+				require.Contains(t, doc, cases[i].about, "the page tells the case")
+			}
+			if os.Getenv(writeDocs) == "" {
+				require.Equal(t, want, block.FindString(doc), "%s=write go test -run Docs ./examples/compare writes it", writeDocs)
+			}
+			doc = block.ReplaceAllLiteralString(doc, want)
 		}
-		doc = block.ReplaceAllLiteralString(doc, want)
-	}
-	if doc != text {
-		require.NoError(t, os.WriteFile(page, []byte(doc), 0o600))
+		if doc != text {
+			require.NoError(t, os.WriteFile(p, []byte(doc), 0o600))
+		}
 	}
 }
 
