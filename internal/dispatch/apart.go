@@ -304,6 +304,8 @@ func Sweep(s Sender, key string, args []any) {
 		works := make(chan bool, n)
 		for range n {
 			go func() {
+				ctx, cancel := context.WithTimeout(ctx, clientPatience)
+				defer cancel()
 				conn := c.Conn()
 				defer conn.Close()
 				err := Process(ctx, conn, Once{redis.NewCmd(ctx, args...)})
