@@ -38,7 +38,7 @@ func TestWriting(t *testing.T) {
 		{"heal $", "available 3 of 7"},
 		{"set-rate $ --interval 1h --keep-alive 2h --min-gap 1ms --type overall --forget", "OVERALL 7/1h gap 1ms, expires: expires in "},
 		{"set-rate $ --rate 8/min", "OVERALL 8/1m gap 1ms, expires: expires in "},
-		{"set-rate $ --rate 100/d --min-gap 1s", "OVERALL 100/24h gap 1s, expires: expires in "},
+		{"set-rate $ --rate 100/d --min-gap 1s --keep-alive 0", "OVERALL 100/24h gap 1s, "},
 		{"delete $", "no limiter"},
 		{"set-rate $ --rate 5/10s --create", "OVERALL 5/10s"},
 		{"set-rate $ --rate OVERALL_9/10s_gap_1s", "OVERALL 9/10s gap 1s, expires: does not expire"},
