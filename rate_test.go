@@ -680,6 +680,7 @@ func TestErrorsOfParseRate(t *testing.T) {
 		"1/0s":              "Rate.Interval 0s is not a positive number of microseconds",
 		"0/s":               "Rate.Permits 0 is not in 1..4294967295",
 		"PER_CLIENT 1/1us":  "Rate.Interval 1µs is not a whole number of milliseconds",
+		"ten/s":             `the rate "ten/s" does not begin with a number of permits, as 10/s does`,
 		"OVERALL 1/s gap x": `the gap of the rate "OVERALL 1/s gap x" is no duration`,
 	} {
 		_, err := ParseRate(text)

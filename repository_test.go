@@ -252,7 +252,7 @@ func TestImportersModuleGraph(t *testing.T) {
 		[]string{"github.com/redis/go-redis/v9", "github.com/google/uuid"},
 		// What go-redis links.
 		[]string{"github.com/cespare/xxhash/v2", "go.uber.org/atomic"},
-		// What httplimit/rulefile needs to read files.
+		// What httplimit/rulefile needs to read files, and testify and go.uber.org/atomic name anyway.
 		[]string{"go.yaml.in/yaml/v3"},
 		// What our tests need, because they belong to the module.
 		[]string{"github.com/alicebob/miniredis/v2", "github.com/yuin/gopher-lua",

@@ -14,7 +14,7 @@ import (
 const dryRunDelay = 100 * time.Millisecond
 
 // admit waits until the request may be sent. Its error is an *Error.
-func (c *call) admit() error {
+func (c *roundTrip) admit() error {
 	if len(c.plan.rules) == 0 {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (c *call) admit() error {
 }
 
 // countDry spends the permits of rules with DryRun, and reports those that are missing.
-func (c *call) countDry() {
+func (c *roundTrip) countDry() {
 	if len(c.plan.dry) == 0 {
 		return
 	}
@@ -78,7 +78,7 @@ func (c *call) countDry() {
 }
 
 // rejected emits the event of a rejection; err is an *Error.
-func (c *call) rejected(err error) {
+func (c *roundTrip) rejected(err error) {
 	e := c.event
 	e.Kind, e.Err = EventRejected, err
 	var rejection *Error
@@ -89,7 +89,7 @@ func (c *call) rejected(err error) {
 }
 
 // acquire acquires the permits of the whole plan within p. It reports whether an outage policy granted any of them.
-func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err error) {
+func (c *roundTrip) acquire(ctx context.Context, p patience) (degraded bool, err error) {
 	end := time.Now().Add(p.wait)
 	rejection := func(name string, wait time.Duration, reason Reason) error {
 		e := &Error{Limiter: name, Wait: wait, Reason: reason, MaxWait: p.wait, boundBy: p.by}
@@ -177,7 +177,7 @@ func (c *call) acquire(ctx context.Context, p patience) (degraded bool, err erro
 
 // ask asks Redis, and asks a second time if a request that would wait too long is to be rejected at once. While the
 // request waits, this process looks for bans that others met.
-func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
+func (c *roundTrip) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllResult, error) {
 	asked, settles := c.plan.asked(), c.plan.settles()
 	c.grants, c.quotaGrants = nil, nil
 	if len(asked) == 0 {
@@ -204,7 +204,7 @@ func (c *call) ask(ctx context.Context, timeout time.Duration) (ratelimiter.AllR
 }
 
 // failed returns the *Error for an error of the limiter or of the context.
-func (c *call) failed(err error) *Error {
+func (c *roundTrip) failed(err error) *Error {
 	e := &Error{Reason: ReasonRule, Err: err}
 	if len(c.plan.demands) == 1 {
 		e.Limiter = c.plan.demands[0].name

@@ -71,7 +71,7 @@ func (l *limiter) banLeft() time.Duration {
 }
 
 // coolDown begins a cool-down of d. When Redis cannot be told this process obeys on its own, and goes on trying.
-func (c *call) coolDown(d *demand, until time.Time) error {
+func (c *roundTrip) coolDown(d *demand, until time.Time) error {
 	d.mu.Lock()
 	if until.After(d.ban.until) {
 		d.ban = ban{until: until, reopen: d.reopen}
@@ -159,7 +159,7 @@ func ignore(err, target error) error {
 
 // held returns the limiter that the request has to wait for in this process the longest, and how long. The reason is
 // a ban of one host, or a ban that Redis has to be asked about while it does not reply.
-func (c *call) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason Reason) {
+func (c *roundTrip) held(ctx context.Context, end time.Time) (longest *limiter, wait time.Duration, reason Reason) {
 	for i := range c.plan.demands {
 		d := &c.plan.demands[i]
 		if !d.whole {
@@ -233,7 +233,7 @@ func (l *limiter) confirm(ctx context.Context, b ban) error {
 
 // mayGo reports whether a request that got its permits may be sent: no ban that this process knows of lasts. Without
 // one it costs nothing; otherwise Redis is asked whether it was lifted.
-func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
+func (c *roundTrip) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
 	if c.t.cfg.dryRun {
 		return true
 	}
@@ -272,15 +272,15 @@ func (c *call) mayGo(ctx context.Context, end time.Time, degraded bool) bool {
 // A watch finds out, while a request waits for its permits, whether it waits because of a ban that another process
 // met. If so, this process keeps the ban as well.
 type watch struct {
-	call    *call
+	trip    *roundTrip
 	mu      sync.Mutex
 	timer   *time.Timer
 	stopped bool
 }
 
 // watch begins to look, and returns the function that ends it.
-func (c *call) watch() (stop func()) {
-	w := &watch{call: c}
+func (c *roundTrip) watch() (stop func()) {
+	w := &watch{trip: c}
 	w.mu.Lock()
 	w.timer = time.AfterFunc(watchAfter, w.look)
 	w.mu.Unlock()
@@ -301,7 +301,7 @@ func (w *watch) look() {
 	if stopped {
 		return
 	}
-	c := w.call
+	c := w.trip
 	c.t.contain(&c.event, "asking Redis for a cool-down", func() {
 		ctx, cancel := c.context(tellTime)
 		defer cancel()

@@ -87,7 +87,7 @@ func (r *plainReader) Close() error { return r.source.Close() }
 // whose Accept-Encoding offers only what the Transport can read: a platform that chooses br would keep its ban to
 // itself. It leaves a request without Accept-Encoding alone, because net/http then adds gzip and decodes it, and one
 // whose signature covers the field.
-func (c *call) acceptReadable(r *http.Request) *http.Request {
+func (c *roundTrip) acceptReadable(r *http.Request) *http.Request {
 	if r.Method == http.MethodHead || !c.needsBodies() {
 		return r
 	}
@@ -113,7 +113,7 @@ func (c *call) acceptReadable(r *http.Request) *http.Request {
 }
 
 // needsBodies reports whether a limit is settled by the body of the response, or a detector may look at it.
-func (c *call) needsBodies() bool {
+func (c *roundTrip) needsBodies() bool {
 	return c.plan.settles() || first(c.plan.detectors).mayNeedBody()
 }
 

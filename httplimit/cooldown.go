@@ -8,7 +8,7 @@ import (
 )
 
 // throttled begins the cool-downs that a verdict asks for, and returns when calls may go on.
-func (c *call) throttled(v Verdict, status int) time.Time {
+func (c *roundTrip) throttled(v Verdict, status int) time.Time {
 	now := time.Now()
 	if !v.Until.After(now) {
 		v.Until = time.Time{} // it did not say, or names an instant that is over and it throttles still

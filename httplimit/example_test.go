@@ -138,7 +138,7 @@ func Example_rulefile() {
 rules:
   - name: everything
     limits:
-      - {name: "api:{host}", permits: 20, interval: 1s, min_gap: 40ms}
+      - {name: "api:{host}", rate: 20/s, min_gap: 40ms}
     detectors: [http]
 `))
 	if err != nil {

@@ -169,7 +169,7 @@ func within(ctx context.Context, end time.Time) (context.Context, context.Cancel
 // should be noticed. If Redis does not reply now, a later request asks it. compareRates runs after the rejection or
 // the platform's response, and not between the permits and the sending: a delay there makes requests arrive closer
 // together than they were granted.
-func (c *call) compareRates() {
+func (c *roundTrip) compareRates() {
 	for _, d := range c.plan.demands {
 		if d.rate == (ratelimiter.Rate{}) || !d.claimComparison() {
 			continue

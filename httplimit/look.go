@@ -28,7 +28,7 @@ type answer struct {
 }
 
 // look shows the response to the detectors. The caller of RoundTrip gets the response of the answer in place of resp.
-func (c *call) look(resp *http.Response) *answer {
+func (c *roundTrip) look(resp *http.Response) *answer {
 	a := &answer{response: resp}
 	if len(c.plan.detectors) == 0 {
 		return a
@@ -74,7 +74,7 @@ func (c *call) look(resp *http.Response) *answer {
 }
 
 // judge asks the detectors for their verdict and begins the cool-downs that follow from it.
-func (c *call) judge(a *answer, seen Response) {
+func (c *roundTrip) judge(a *answer, seen Response) {
 	seen.Now = time.Now() // and not when the header came: a late body counts from its end
 	switch v := first(c.plan.detectors).Detect(&seen); {
 	case v.Throttled && c.other != "":
@@ -88,7 +88,7 @@ func (c *call) judge(a *answer, seen Response) {
 }
 
 // ignored emits the event of a response that looks like a penalty and is not taken for one.
-func (c *call) ignored(v Verdict, status int) {
+func (c *roundTrip) ignored(v Verdict, status int) {
 	e := c.event
 	e.Kind, e.Status, e.Reason, e.Scope, e.Host = EventIgnored, status, Reason(v.Reason), v.Scope, c.host()
 	e.Err = errors.New("httplimit: no rejection: " + v.Ignored)
@@ -97,7 +97,7 @@ func (c *call) ignored(v Verdict, status int) {
 
 // show sets the start of the body, decoded when the caller asked for a coding itself, since net/http leaves the decoding
 // to the caller then. A body that cannot be decoded is not shown, and an event tells of it.
-func (c *call) show(r *Response, body []byte, complete bool) {
+func (c *roundTrip) show(r *Response, body []byte, complete bool) {
 	r.Body, r.Complete = body, complete
 	coding := contentCoding(r.Header)
 	if coding == "" || len(body) == 0 {

@@ -55,7 +55,7 @@ type patience struct {
 }
 
 // patience returns the smallest of the bounds that ctx and the Transport set.
-func (c *call) patience(ctx context.Context) patience {
+func (c *roundTrip) patience(ctx context.Context) patience {
 	p := patience{forever, boundDefault}
 	if c.t.cfg.maxWait >= 0 {
 		p = patience{min(c.t.cfg.maxWait, forever), boundTransport}

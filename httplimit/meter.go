@@ -14,7 +14,7 @@ import (
 // permits at the end.
 type settledBody struct {
 	source    io.ReadCloser
-	call      *call
+	trip      *roundTrip
 	resp      *http.Response // the caller's
 	seen      http.Response  // as it was before the caller had it, for the functions
 	coding    string
@@ -26,8 +26,8 @@ type settledBody struct {
 	ended  bool
 }
 
-func (c *call) settledBody(a *answer) *settledBody {
-	b := &settledBody{call: c, resp: a.response, seen: *a.response, coding: contentCoding(a.response.Header),
+func (c *roundTrip) settledBody(a *answer) *settledBody {
+	b := &settledBody{trip: c, resp: a.response, seen: *a.response, coding: contentCoding(a.response.Header),
 		throttled: a.verdict.Throttled, left: a.response.ContentLength}
 	b.seen.Header, b.seen.Trailer = a.response.Header.Clone(), nil
 	return b
@@ -70,8 +70,8 @@ func (b *settledBody) begin() {
 	if b.meters != nil {
 		return
 	}
-	b.meters = make([][]*meter, len(b.call.plan.demands))
-	for k, d := range b.call.plan.demands {
+	b.meters = make([][]*meter, len(b.trip.plan.demands))
+	for k, d := range b.trip.plan.demands {
 		for _, s := range d.settlements {
 			b.meters[k] = append(b.meters[k], b.meter(s))
 		}
@@ -100,7 +100,7 @@ func (b *settledBody) end(err error) {
 			<-m.ended
 		}
 	}
-	b.call.settle(func(k, i int) (int64, error) {
+	b.trip.settle(func(k, i int) (int64, error) {
 		n, err := b.meters[k][i].result()
 		if err != nil && b.throttled {
 			return 0, nil
@@ -127,7 +127,7 @@ func (b *settledBody) meter(s settlement) *meter {
 	go func() {
 		defer close(m.ended) // whatever the function does, runtime.Goexit included
 		defer source.Close()
-		if p := b.call.t.contain(&b.call.event, "Limit.Settle", func() { m.actual = s.settle(&m.seen) }); p != nil {
+		if p := b.trip.t.contain(&b.trip.event, "Limit.Settle", func() { m.actual = s.settle(&m.seen) }); p != nil {
 			m.panicked = p
 		}
 	}()

@@ -69,7 +69,7 @@ func (r *Response) detect(d Detector) (v Verdict) {
 }
 
 // needsBody asks the detectors whether they need the body of a response. One that panics does not.
-func (c *call) needsBody(list []Detector, status int, header http.Header) bool {
+func (c *roundTrip) needsBody(list []Detector, status int, header http.Header) bool {
 	for _, d := range list {
 		if f, ok := d.(first); ok {
 			if c.needsBody(f, status, header) {

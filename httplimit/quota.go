@@ -111,7 +111,7 @@ func givesBack(quota limit.Limiter) bool {
 
 // quotaWait returns the name of the quota that takes longest to grant the request, and how long that takes; 0 if all
 // grant it now. A quota that returns an error is asked later.
-func (c *call) quotaWait(ctx context.Context) (name string, wait time.Duration) {
+func (c *roundTrip) quotaWait(ctx context.Context) (name string, wait time.Duration) {
 	for _, q := range c.plan.quotas {
 		r, err := c.askQuota(func() (ratelimiter.Result, error) { return q.limit.Quota.Peek(ctx, q.permits) })
 		if err == nil && !r.Granted && r.Wait > wait {
@@ -122,7 +122,7 @@ func (c *call) quotaWait(ctx context.Context) (name string, wait time.Duration) 
 }
 
 // takeQuotas takes the permits of the quotas. It returns the name of the one that did not grant them, with the wait or the error.
-func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration, err error) {
+func (c *roundTrip) takeQuotas(ctx context.Context) (name string, wait time.Duration, err error) {
 	c.quotaGrants, c.quotaKept = nil, false
 	for i := range c.plan.quotas {
 		q := &c.plan.quotas[i]
@@ -153,11 +153,11 @@ func (c *call) takeQuotas(ctx context.Context) (name string, wait time.Duration,
 }
 
 // comesBack reports whether giveBack gives back all that was taken.
-func (c *call) comesBack() bool {
+func (c *roundTrip) comesBack() bool {
 	return !c.quotaKept && !slices.ContainsFunc(c.plan.demands, func(d demand) bool { return !d.alone && len(d.settlements) == 0 })
 }
 
-func (c *call) askQuota(ask func() (ratelimiter.Result, error)) (r ratelimiter.Result, err error) {
+func (c *roundTrip) askQuota(ask func() (ratelimiter.Result, error)) (r ratelimiter.Result, err error) {
 	if p := c.t.contain(&c.event, "Limit.Quota", func() { r, err = ask() }); p != nil {
 		return ratelimiter.Result{}, p
 	}

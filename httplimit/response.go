@@ -51,7 +51,7 @@ const (
 type RejectionForm func(e *Error) (header http.Header, body []byte)
 
 // rejection returns what RoundTrip returns for a request that was rejected because of err.
-func (c *call) rejection(err error) (*http.Response, error) {
+func (c *roundTrip) rejection(err error) (*http.Response, error) {
 	var e *Error
 	if !c.t.cfg.respond || !errors.As(err, &e) {
 		return nil, err

@@ -13,7 +13,7 @@ import (
 // mayRetry reports whether the request may be sent again, in time. A rejection by a gateway was not executed. A 503
 // and its like may come from a server that gave up halfway, or from a proxy that stopped waiting for one. The request
 // may have been executed, so it is sent again only if it may be executed twice.
-func (c *call) mayRetry(a *answer) bool {
+func (c *roundTrip) mayRetry(a *answer) bool {
 	if a.response.StatusCode >= 500 && !repeatable(c.req) {
 		return false
 	}
@@ -34,7 +34,7 @@ func repeatable(r *http.Request) bool {
 }
 
 // again returns a copy of the request with a new body. It reports false if it cannot get one.
-func (c *call) again() (*http.Request, bool) {
+func (c *roundTrip) again() (*http.Request, bool) {
 	r := c.acceptReadable(c.req.WithContext(c.req.Context()))
 	if r.Body == nil || r.Body == http.NoBody {
 		return r, true
@@ -52,7 +52,7 @@ func (c *call) again() (*http.Request, bool) {
 }
 
 // pause waits for the end of the penalty in a. Its error is an *Error.
-func (c *call) pause(a *answer) error {
+func (c *roundTrip) pause(a *answer) error {
 	wait := time.Until(a.until)
 	e := c.event
 	e.Kind, e.Wait, e.Until, e.Reason, e.Status = EventRetry, wait, a.until, Reason(a.verdict.Reason), a.response.StatusCode

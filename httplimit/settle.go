@@ -49,7 +49,7 @@ var (
 )
 
 // settleAtEnd has the permits settled when the caller has read the body, or closes it.
-func (c *call) settleAtEnd(a *answer) {
+func (c *roundTrip) settleAtEnd(a *answer) {
 	if !c.holdsGrants() {
 		return
 	}
@@ -67,7 +67,7 @@ func (c *call) settleAtEnd(a *answer) {
 }
 
 // settleThrottled settles the permits of an attempt that is made again. All of its body has been read ahead.
-func (c *call) settleThrottled(a *answer) {
+func (c *roundTrip) settleThrottled(a *answer) {
 	if !c.holdsGrants() {
 		return
 	}
@@ -80,16 +80,16 @@ func (c *call) settleThrottled(a *answer) {
 }
 
 // holdsGrants reports whether anything is to be settled.
-func (c *call) holdsGrants() bool { return len(c.grants)+len(c.quotaGrants) > 0 }
+func (c *roundTrip) holdsGrants() bool { return len(c.grants)+len(c.quotaGrants) > 0 }
 
 // giveBack returns what the limits with Settle took for a request that is not sent now.
-func (c *call) giveBack() {
+func (c *roundTrip) giveBack() {
 	c.settle(func(int, int) (int64, error) { return 0, nil })
 	c.grants, c.quotaGrants = nil, nil
 }
 
 // unsettled tells that the permits of all limits with Settle stay what they are, because of err.
-func (c *call) unsettled(err error) {
+func (c *roundTrip) unsettled(err error) {
 	c.settle(func(int, int) (int64, error) { return 0, err })
 }
 
@@ -97,7 +97,7 @@ func unknown(err error) error { return fmt.Errorf("httplimit: what was used is n
 
 // settle settles each grant. For each limit's part, the ith of demand k, actual returns how many permits were used;
 // a part with an error stays as it is.
-func (c *call) settle(actual func(k, i int) (int64, error)) {
+func (c *roundTrip) settle(actual func(k, i int) (int64, error)) {
 	if !c.holdsGrants() {
 		return
 	}

@@ -115,7 +115,7 @@ func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 		return t.cfg.base.RoundTrip(req) // which says so
 	}
 	p, err := t.plan(req)
-	c := &call{t: t, req: req, plan: p, event: Event{Request: req, Rules: p.rules, DryRun: t.cfg.dryRun}}
+	c := &roundTrip{t: t, req: req, plan: p, event: Event{Request: req, Rules: p.rules, DryRun: t.cfg.dryRun}}
 	if err != nil {
 		var p *PanicError
 		if errors.As(err, &p) {
@@ -146,12 +146,12 @@ func closeBody(req *http.Request) {
 	}
 }
 
-// A call is one RoundTrip.
-type call struct {
+// A roundTrip is one call of [Transport.RoundTrip].
+type roundTrip struct {
 	t     *Transport
 	req   *http.Request
 	plan  *plan
-	event Event     // what all events of the call have in common
+	event Event     // what all events of the round trip have in common
 	sent  time.Time // when it was admitted last
 
 	grants      []*ratelimiter.Grant // that are settled at the end of the body
@@ -161,7 +161,7 @@ type call struct {
 	other       string               // the host that answered after the base followed a redirect; "" when it is the request's
 }
 
-func (c *call) run() (*http.Response, error) {
+func (c *roundTrip) run() (*http.Response, error) {
 	send := c.acceptReadable(c.req)
 	var last *answer // what the platform throttled, kept while it is tried again
 	for attempt := 1; ; attempt++ {
@@ -218,7 +218,7 @@ func redirected(req *http.Request, resp *http.Response) string {
 }
 
 // host returns the host that gave the response, for events.
-func (c *call) host() string {
+func (c *roundTrip) host() string {
 	switch {
 	case c.other != "":
 		return c.other
@@ -230,6 +230,6 @@ func (c *call) host() string {
 
 // context returns the request's context without its cancellation, bounded: Redis is told of a cool-down also when the
 // caller has gone.
-func (c *call) context(bound time.Duration) (context.Context, context.CancelFunc) {
+func (c *roundTrip) context(bound time.Duration) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.req.Context()), bound)
 }

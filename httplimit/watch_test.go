@@ -142,7 +142,7 @@ func TestRejectionForm(t *testing.T) {
 		require.Contains(t, text, `"title":"The limit is used up"`)
 		require.Equal(t, []EventKind{EventRejected, EventPanicked}, w.kinds())
 
-		c := &call{t: w.transport(base(ok), WithRejectionResponse()), req: request(t, "GET", "http://x/", nil), plan: &plan{rejection: form("unknown")}}
+		c := &roundTrip{t: w.transport(base(ok), WithRejectionResponse()), req: request(t, "GET", "http://x/", nil), plan: &plan{rejection: form("unknown")}}
 		resp = redistest.Must(c.rejection(&Error{Reason: ReasonWait}))(t)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, []time.Duration{time.Hour, time.Second}, waits, "a wait that is not known is what Retry-After says")

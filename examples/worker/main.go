@@ -28,7 +28,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"strconv"
 	"syscall"
 	"time"
 
@@ -68,8 +67,12 @@ func (s *settings) flags() *flag.FlagSet {
 	f.IntVar(&s.jobs, "jobs", 60, "how many jobs there are to do")
 	f.IntVar(&s.workers, "workers", 4, "how many work at a time")
 	f.IntVar(&s.kills, "kills", 1, "how many workers to kill in the middle of a job; each is replaced")
-	f.Int64Var(&s.permits, "rate", 20, "jobs in any interval, 1 to 100")
-	f.DurationVar(&s.interval, "interval", time.Second, "of the rate")
+	s.permits, s.interval = 20, time.Second
+	f.Func("rate", "`RATE` of the jobs, at most 100 in an interval, such as 20/s or 10/200ms (default 20/s)", func(text string) error {
+		r, err := ratelimiter.ParseRate(text)
+		s.permits, s.interval = r.Permits, r.Interval
+		return err
+	})
 	f.DurationVar(&s.busy, "busy", 100*time.Millisecond, "how long a job takes")
 	f.DurationVar(&s.abandoned, "abandoned", 3*time.Second, "after which a job that somebody has taken is given to another;\nlonger than a job takes with its wait for a permit")
 	f.StringVar(&s.worker, "worker", "", "be this worker, until stdin ends")
@@ -78,7 +81,7 @@ func (s *settings) flags() *flag.FlagSet {
 
 // args returns the flags for a worker of this run, but for the Redis, whose URL may hold a password.
 func (s *settings) args(worker string) []string {
-	return []string{"-name", s.name, "-rate", strconv.FormatInt(s.permits, 10), "-interval", s.interval.String(),
+	return []string{"-name", s.name, "-rate", fmt.Sprintf("%d/%v", s.permits, s.interval),
 		"-busy", s.busy.String(), "-abandoned", s.abandoned.String(), "-worker", worker}
 }
 

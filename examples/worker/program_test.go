@@ -22,7 +22,7 @@ func play(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 // TestOneCommand runs the program as `go run ./examples/worker` does, in a fifth of the time.
 func TestOneCommand(t *testing.T) {
-	code, out, errs := play(t, "-jobs=30", "-interval=200ms", "-abandoned=600ms")
+	code, out, errs := play(t, "-jobs=30", "-rate=20/200ms", "-abandoned=600ms")
 	require.Zero(t, code, "%s%s", out, errs)
 	for line := range strings.Lines(errs) {
 		require.Contains(t, line, `level=INFO msg="rate limiter: started"`)
@@ -40,7 +40,7 @@ func TestKilledWorkersLoseNothing(t *testing.T) {
 	rdb := redistest.Client(t)
 	name := redistest.Key(t)
 	code, out, errs := play(t, "-redis", rdb.Options().Addr, "-name", name,
-		"-jobs=60", "-workers=4", "-kills=5", "-rate=10", "-interval=200ms", "-abandoned=600ms")
+		"-jobs=60", "-workers=4", "-kills=5", "-rate=10/200ms", "-abandoned=600ms")
 	require.Zero(t, code, "%s%s", out, errs)
 	require.Contains(t, out, "60 of 60 jobs done, 0 lost")
 	require.Contains(t, out, "5 of 9 workers killed")
@@ -75,12 +75,12 @@ func TestUsage(t *testing.T) {
 		want string
 	}{
 		"-jobs=0":                    {2, "one of them is out of its range"},
-		"-rate=101":                  {2, "one of them is out of its range"},
-		"-interval=x":                {2, "invalid value"},
+		"-rate=101/s":                {2, "one of them is out of its range"},
+		"-rate=20":                   {2, `the rate "20" is not in the form 10/s, 100/1m30s or 1000/day`},
 		"more":                       {2, `it takes no argument "more"`},
 		"-help":                      {0, "of a Redis, or host:port; empty for that of REDIS_URL, or else an embedded one"},
 		"-redis=127.0.0.1:1 -jobs=1": {1, "connection refused"},
-		"-jobs=2 -kills=1 -interval=100ms -busy=1ms": {1, "give it more jobs"},
+		"-jobs=2 -kills=1 -rate=20/100ms -busy=1ms": {1, "give it more jobs"},
 	} {
 		code, out, errs := play(t, strings.Fields(args)...)
 		require.Equal(t, c.code, code, args)

@@ -5,15 +5,14 @@
 //
 //	profiles:
 //	  - dingtalk-robot
-//	  - {name: openai, account: acme, rates: [{scope: account, permits: 500, interval: 1m}]}
+//	  - {name: openai, account: acme, rates: [{scope: account, rate: 500/min}]}
 //	rules:
 //	  - name: messages
 //	    match:
 //	      patterns: ["POST api.example.com/rooms/{room}/messages"]
 //	    limits:
 //	      - name: "room:{path.room}"
-//	        permits: 20
-//	        interval: 1m
+//	        rate: 20/min
 //	        min_gap: 100ms
 //	        keep_alive: 1h
 //	        scope: room

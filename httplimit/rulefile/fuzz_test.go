@@ -4,9 +4,11 @@ package rulefile
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,7 +41,8 @@ type (
 	}
 	oracleProfileRate struct {
 		Scope    string `yaml:"scope,omitempty"`
-		Permits  int64  `yaml:"permits"`
+		Rate     string `yaml:"rate,omitempty"`
+		Permits  *int64 `yaml:"permits,omitempty"` // 0 is not absent
 		Interval string `yaml:"interval,omitempty"`
 	}
 	oracleRule struct {
@@ -59,6 +62,7 @@ type (
 	}
 	oracleLimit struct {
 		Name         string `yaml:"name,omitempty"`
+		Rate         string `yaml:"rate,omitempty"`
 		Permits      int64  `yaml:"permits,omitempty"`
 		Interval     string `yaml:"interval,omitempty"`
 		KeepAlive    string `yaml:"keep_alive,omitempty"`
@@ -188,6 +192,11 @@ func (f oracleFile) normal(t *testing.T) string {
 		}
 		for j := range r.Limits {
 			l := &r.Limits[j]
+			if rate, err := ratelimiter.ParseRate(l.Rate); err == nil {
+				l.Rate, l.Permits, l.Interval = "", rate.Permits, rate.Interval.String()
+				l.Type = cmp.Or(l.Type, strings.ToLower(rate.Type.String()))
+				l.KeepAlive, l.MinGap = cmp.Or(l.KeepAlive, rate.KeepAlive.String()), cmp.Or(l.MinGap, rate.MinGap.String())
+			}
 			for _, d := range []*string{&l.Interval, &l.KeepAlive, &l.MinGap, &l.Reopen, &l.LeaveFreeFor} {
 				*d = oneDuration(*d)
 			}
@@ -253,6 +262,8 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte("rules: [{limits: [{name: a, permits: 3, interval: 1m, settle: tokens}]}]"))
 	f.Add([]byte("rules: [{limits: [{name: 'a{host}', permits: 3, interval: 1m, weight: 2, min_gap: 1ms}]}]"))
 	f.Add([]byte("profiles:\n- dingtalk-robot\n- {name: openai, account: a, rates: [{scope: account, permits: 5, interval: 1m}], margin: 0s}\nrules:\n- detectors: [http]\n"))
+	f.Add([]byte("rules: [{limits: [{name: a, type: per_client, rate: 100/d, min_gap: 1s, outage_policy: {local_quota: 2}}, {name: b, rate: PER_CLIENT 5/10s keep-alive 1h gap 1s}]}]"))
+	f.Add([]byte("profiles: [{name: openai, account: a, rates: [{scope: account, rate: 5/min}]}]"))
 	f.Add([]byte("profiles: [{name: feishu, app_id: a, min_gaps: {robot: 1s}, hosts: [a.b], outage_policy: {local_quota: 2}, dry_run: true}]"))
 	f.Add([]byte("profiles: [{name: dingtalk, app_key: a, egress: b, rates: [{scope: robot, permits: 0, interval: 60s}], outage_policy: open}, {name: wecom, corp_id: c}]"))
 	f.Add([]byte("rules:\n- limits:\n  - name: |\n      a\n    permits: 010\n"))

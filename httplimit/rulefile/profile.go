@@ -150,9 +150,11 @@ type ofProfile struct {
 
 // profileRate reads an item of a profile's rates, of which it has seen some.
 func (r *reader) profileRate(n *node, at, name string, known knownProfile, seen map[ofProfile]bool) platform.Option {
-	scope, permits, interval := "", int64(-1), time.Duration(0)
+	scope, rate := "", ratelimiter.Rate{Permits: -1}
 	problems := len(r.problems)
-	r.fields(n, at, map[string]field{"scope": r.text(&scope), "permits": r.whole(&permits), "interval": r.duration(&interval)})
+	r.fields(n, at, map[string]field{"scope": r.text(&scope), "rate": r.rate(n, &rate),
+		"permits": r.whole(&rate.Permits), "interval": r.duration(&rate.Interval)})
+	permits, interval := rate.Permits, rate.Interval
 	if len(r.problems) > problems {
 		return nil
 	}

@@ -56,6 +56,7 @@ func TestProfiles(t *testing.T) {
 		"- {name: dingtalk-robot, rates: [{scope: robot, permits: 0, interval: 60s}, {scope: robot, permits: 5, interval: 10s}], min_gaps: {robot: 1s, ip: 0s}}": platform.DingTalkRobot(
 			platform.WithRate(platform.ScopeRobot, 0, time.Minute), platform.WithRate(platform.ScopeRobot, 5, 10*time.Second),
 			platform.WithMinGap(platform.ScopeRobot, time.Second), platform.WithMinGap(platform.ScopeIP, 0)),
+		"- {name: openai, account: a, rates: [{scope: account, rate: 500/min}]}": platform.OpenAI("a", platform.WithRate(platform.ScopeAccount, 500, time.Minute)),
 	} {
 		t.Run(file, func(t *testing.T) {
 			like(t, want, redistest.Must(Parse([]byte("profiles:\n"+file+"\n")))(t))
@@ -118,6 +119,9 @@ func TestErrorsOfProfiles(t *testing.T) {
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 5000000000, interval: 1m}", 4, "profiles[0].rates[0].permits", "5000000000 is not in 1..4294967295"},
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 0, interval: 2m}", 4, "profiles[0].rates[0]", "profile dingtalk-robot has no limit of robot in 2m0s that could be taken away"},
 		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, permits: 5, interval: 1m}\n  - {scope: robot, permits: 6, interval: 60s}", 5, "profiles[0].rates[1]", "the limit of robot in 1m0s is there already"},
+		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, rate: 5}", 4, "profiles[0].rates[0].rate", `the rate "5" is not in the form 10/s, 100/1m30s or 1000/day`},
+		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, rate: 5/min, permits: 5}", 4, "profiles[0].rates[0].permits", "rate says it already"},
+		{"- name: dingtalk-robot\n  rates:\n  - {scope: robot, rate: OVERALL 5/min gap 1s}", 4, "profiles[0].rates[0].rate", `the rate "OVERALL 5/min gap 1s" has more than permits and an interval, as 10/s has them`},
 		{"- name: dingtalk-robot\n  min_gaps: {robots: 1s}", 3, "profiles[0].min_gaps.robots", "unknown field; there are ip, robot"},
 		{"- name: dingtalk-robot\n  min_gaps: {robot: 2m}", 2, "profiles[0]", "limits[0].min_gap: 2m0s is longer than the interval 1m1s"},
 		{"- dingtalk-robot\n- dingtalk-robot", 3, "profiles[1]", "an earlier profile of dingtalk is for oapi.dingtalk.com too; a request to it would take the permits of both"},

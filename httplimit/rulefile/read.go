@@ -180,7 +180,7 @@ func (r *reader) duration(to *time.Duration) field {
 		}
 		d, err := time.ParseDuration(n.text)
 		if err != nil {
-			r.bad(n, at, "%q is no duration; it is such as 20s, 1m30s or 100ms", clip(n.text))
+			r.bad(n, at, "%q is no duration; it is such as 20s, 1m30s, 100ms, or 24h for a day", clip(n.text))
 			return
 		}
 		if d < 0 {
@@ -188,6 +188,43 @@ func (r *reader) duration(to *time.Duration) field {
 			return
 		}
 		*to = d
+	}
+}
+
+// rate reads the field rate of a mapping, as [ratelimiter.ParseRate] reads it. It stands for permits and interval; a text that
+// names its type stands for the others, too, if there are any.
+func (r *reader) rate(of *node, to *ratelimiter.Rate, others ...string) field {
+	return func(n *node, at string) {
+		if n.kind != aNumber && !r.is(n, at, aString) { // the error about "rate: 20" shows a rate
+			return
+		}
+		rate, err := ratelimiter.ParseRate(n.text)
+		_, _, complete := strings.Cut(n.text, " ")
+		switch {
+		case err != nil:
+			r.bad(n, at, "%s", strings.TrimPrefix(err.Error(), ratelimiter.ErrInvalidArgument.Error()+": "))
+			return
+		case rate.Interval%time.Millisecond != 0:
+			r.bad(n, at, "the interval %v is no whole number of milliseconds", rate.Interval)
+			return
+		case complete && len(others) == 0:
+			r.bad(n, at, "the rate %q has more than permits and an interval, as 10/s has them", clip(n.text))
+			return
+		}
+		instead := []string{"permits", "interval"}
+		if complete {
+			instead = append(instead, others...)
+		}
+		for _, key := range of.keys {
+			if slices.Contains(instead, key.text) {
+				r.bad(key, strings.TrimSuffix(at, "rate")+key.text, "rate says it already")
+			}
+		}
+		if complete {
+			*to = rate
+		} else {
+			to.Permits, to.Interval = rate.Permits, rate.Interval
+		}
 	}
 }
 
@@ -264,6 +301,7 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	var o outage
 	r.fields(n, at, map[string]field{
 		"name": r.text(&l.Name), "scope": r.text(&scope),
+		"rate":    r.rate(n, &l.Rate, "type", "keep_alive", "min_gap"),
 		"permits": r.whole(&l.Rate.Permits), "interval": r.duration(&l.Rate.Interval),
 		"keep_alive": r.duration(&l.Rate.KeepAlive), "min_gap": r.duration(&l.Rate.MinGap),
 		"reopen": r.duration(&l.Reopen), "leave_free": r.whole(&l.LeaveFree), "leave_free_for": r.duration(&l.LeaveFreeFor),
@@ -303,7 +341,7 @@ func (r *reader) limit(n *node, at string) (l httplimit.Limit) {
 	policy := o.simple()
 	if o.kind == localQuota {
 		if l.Rate.Permits <= 0 {
-			r.bad(o.set, at+".outage_policy", "a local quota needs permits and interval here")
+			r.bad(o.set, at+".outage_policy", "a local quota needs a rate here, or permits and interval")
 			return l
 		}
 		policy = ratelimiter.LocalQuota(l.Rate, int(o.nodes))

@@ -77,10 +77,10 @@ func WithDetector(name string, d httplimit.Detector) Option {
 //     value, "*" for any. See [httplimit.Match].
 //   - one_platform: true, if the hosts of match belong to one platform. See [httplimit.Rule].
 //   - dry_run: true, for a rule that delays no request. See [httplimit.Rule].
-//   - limits: a list of name, with the placeholders of [httplimit.Limit]; permits, interval, keep_alive,
-//     min_gap and type (overall or per_client), which are its ratelimiter.Rate, and are all absent if it is
-//     set elsewhere; weight, scope, reopen, leave_free and leave_free_for; settle, which is tokens for
-//     [platform.Tokens]; outage_policy, which is closed, open, or {local_quota: N} for N processes
+//   - limits: a list of name, with the placeholders of [httplimit.Limit]; rate, keep_alive, min_gap and type (overall or
+//     per_client), which are its ratelimiter.Rate, and are all absent if it is set elsewhere; weight, scope, reopen,
+//     leave_free and leave_free_for; settle, which is tokens for [platform.Tokens]; outage_policy, which is closed, open, or
+//     {local_quota: N} for N processes
 //   - detectors: a list of names: dingtalk-old, dingtalk-new, dingtalk-robot, dingtalk-ban, wecom, wechat,
 //     feishu, github, openai, anthropic, dashscope, s3, tencent, http, and those of [WithDetector]; or of mappings
 //     with the fields of [httplimit.Signature]: status, a number or a list; paths; header, json and xml, which map a
@@ -94,8 +94,8 @@ func WithDetector(name string, d httplimit.Detector) Option {
 //   - the argument of its function, unless it is dingtalk-robot: app_key of dingtalk, corp_id of wecom, app_id of
 //     feishu, account of the others
 //   - hosts, margin and outage_policy; egress, of dingtalk and dingtalk-robot: see [platform.WithHosts] and so on
-//   - rates: a list of scope, permits and interval, each of which is a [platform.WithRate]; min_gaps, which maps a scope
-//     to a duration: see [platform.WithMinGap]
+//   - rates: a list of scope and rate, each of which is a [platform.WithRate]; permits: 0 with the interval of a limit in place
+//     of rate takes that limit away; min_gaps, which maps a scope to a duration: see [platform.WithMinGap]
 //   - dry_run: true, for a profile that delays no request
 //
 // A request takes permits of all rules and all profiles that match it, of all or of none. So no rule should repeat a limit
@@ -103,8 +103,12 @@ func WithDetector(name string, d httplimit.Detector) Option {
 // first. Two profiles of one platform for the same host are an error. Options of a profile that are functions, and
 // those of [platform.WithAPI] and [platform.WithPenalty], are for programs.
 //
-// Durations are written like 20s, 1m30s or 100ms. Parse returns one or more [*Error] values, joined, in the order of
-// their lines. It calls the options before it reads data, and returns what is wrong with them alone.
+// A rate is written as [ratelimiter.ParseRate] takes it: 10/s, 100/1m30s, 1000/day, or with all its parts, as in "PER_CLIENT
+// 5/10s keep-alive 1h gap 1s". In place of rate, permits and interval may stand: a number and a duration. Durations are
+// written like 20s, 1m30s or 100ms.
+//
+// Parse returns one or more [*Error] values, joined, in the order of their lines. It calls the options before it reads data,
+// and returns what is wrong with them alone.
 func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	c := config{detectors: known()}
 	for _, o := range opts {

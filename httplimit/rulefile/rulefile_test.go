@@ -112,6 +112,25 @@ func TestParseEverything(t *testing.T) {
 	require.False(t, r.DryRun)
 }
 
+// TestRatesAreThoseOfParseRate checks that the field rate takes what ParseRate takes, and that the other fields of a rate keep their
+// meaning beside it, before it or after it.
+func TestRatesAreThoseOfParseRate(t *testing.T) {
+	for text, want := range map[string]ratelimiter.Rate{
+		"rate: 10/min":                      ratelimiter.PerMinute(10),
+		"rate: 100/d":                       {Permits: 100, Interval: 24 * time.Hour},
+		"rate: 5/10s":                       {Permits: 5, Interval: 10 * time.Second},
+		"rate: 5/10s, min_gap: 1s":          {Permits: 5, Interval: 10 * time.Second, MinGap: time.Second},
+		"type: per_client, rate: 100/1m30s": {Type: ratelimiter.PerClient, Permits: 100, Interval: 90 * time.Second},
+		"keep_alive: 1h, rate: 3/hour":      {Permits: 3, Interval: time.Hour, KeepAlive: time.Hour},
+		`rate: "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s"`: {Type: ratelimiter.PerClient, Permits: 5, Interval: 10 * time.Second, KeepAlive: time.Hour, MinGap: time.Second},
+	} {
+		rules, err := Parse([]byte("rules: [{limits: [{name: a, " + text + ", outage_policy: {local_quota: 2}}]}]"))
+		require.NoError(t, err, text)
+		require.Equal(t, want, rules[0].Limits[0].Rate, text)
+		require.Equal(t, ratelimiter.LocalQuota(want, 2), *rules[0].Limits[0].OutagePolicy, text)
+	}
+}
+
 // What is wrong is named by its line and its field; all of it at once.
 func TestErrorsNameLineAndField(t *testing.T) {
 	limit := func(s string) string { return "rules:\n- limits:\n  - name: a\n    " + s + "\n" }
@@ -150,7 +169,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a type", limit("type: global"), 4, "rules[0].limits[0].type", "overall"},
 		{"a policy", limit("outage_policy: maybe"), 4, "rules[0].limits[0].outage_policy", "closed, open"},
 		{"a share of nobody", limit("outage_policy: {local_quota: 0}"), 4, "rules[0].limits[0].outage_policy", "1 or more"},
-		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs permits"},
+		{"a share of nothing", limit("outage_policy: {local_quota: 2}"), 4, "rules[0].limits[0].outage_policy", "needs a rate here, or permits and interval"},
 		{"a settlement", "rules:\n- limits:\n  - name: a\n    settle: dollars\n", 4, "rules[0].limits[0].settle", "there is tokens"},
 		{"rejections that are not known", "rules:\n- rejection: discrod\n", 2, "rules[0].rejection", `the rejections of "discrod" are not known; there are anthropic, discord, feishu, github, gitlab, openai, slack, telegram`},
 		{"rejections that are no name", "rules:\n- rejection: [discord]\n", 2, "rules[0].rejection", "it must be a string, not a list"},
@@ -172,6 +191,16 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a header twice", "rules:\n- match:\n    header:\n      a: b\n      a: c\n", 5, "rules[0].match.header", "twice"},
 		{"a template", "rules:\n- limits:\n  - name: \"{body}\"\n", 3, "rules[0].limits[0].name", "{body} is not known"},
 		{"a rule of nothing", "rules:\n- detectors: [http]\n- name: b\n", 3, "rules[1].limits", "none"},
+		{"a rate of the wrong form", limit("rate: 20 per second"), 4, "rules[0].limits[0].rate", `the rate "20 per second" is not in the form 10/s, 100/1m30s, 1000/day or OVERALL 10/s gap 100ms`},
+		{"a rate that is a number", limit("rate: 20"), 4, "rules[0].limits[0].rate", `the rate "20" is not in the form 10/s, 100/1m30s or 1000/day`},
+		{"a rate that is a list", limit("rate: [20/s]"), 4, "rules[0].limits[0].rate", "it must be a string, not a list"},
+		{"a rate of an unknown unit", limit("rate: 20/2days"), 4, "rules[0].limits[0].rate", "the interval of the rate \"20/2days\" is not one such as s, min, hour, day, 10s or 1m30s"},
+		{"a rate of nothing", limit("rate: 0/s"), 4, "rules[0].limits[0].rate", "0 is not in 1..4294967295"},
+		{"too fine a rate", limit("rate: 1/1500us"), 4, "rules[0].limits[0].rate", "the interval 1.5ms is no whole number of milliseconds"},
+		{"a rate twice", limit("rate: 20/s\n    permits: 20"), 5, "rules[0].limits[0].permits", "rate says it already"},
+		{"an interval twice", limit("interval: 1s\n    rate: 20/s"), 4, "rules[0].limits[0].interval", "rate says it already"},
+		{"a gap twice", limit("rate: OVERALL 20/s gap 1ms\n    min_gap: 1ms"), 5, "rules[0].limits[0].min_gap", "rate says it already"},
+		{"days", limit("interval: 1d"), 4, "rules[0].limits[0].interval", `"1d" is no duration; it is such as 20s, 1m30s, 100ms, or 24h for a day`},
 		{"two rates", "rules:\n- limits:\n  - {name: a, permits: 1, interval: 1s}\n  - {name: a, permits: 2, interval: 1s}\n", 4, "rules[0].limits[1]", "elsewhere"},
 		{"an alias", "rules:\n- &a {detectors: [http]}\n- *a\n", 2, "", "anchors"},
 		{"a merge", "rules:\n- <<: {name: a}\n", 2, "", "the name of a field"},

@@ -72,7 +72,7 @@ func ParsePace(text string) (permits int64, interval time.Duration, err error) {
 		return 0, 0, fmt.Errorf("%w: the rate %q is not in the form 10/s, 100/1m30s or 1000/day", ErrInvalidArgument, Shorten(text))
 	}
 	if permits, err = strconv.ParseInt(count, 10, 64); err != nil {
-		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits", ErrInvalidArgument, Shorten(text))
+		return 0, 0, fmt.Errorf("%w: the rate %q does not begin with a number of permits, as 10/s does", ErrInvalidArgument, Shorten(text))
 	}
 	digits := len(per) - len(strings.TrimLeft(per, "0123456789"))
 	n, unit := int64(1), per[digits:]

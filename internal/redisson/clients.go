@@ -4,7 +4,10 @@ package redisson
 
 import (
 	"context"
+	"errors"
+	"strconv"
 
+	"github.com/google/uuid"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/redis/go-redis/v9"
@@ -67,4 +70,30 @@ func (l *Limiter) scan(ctx context.Context, node dispatch.Sender, cursor uint64,
 		return nil, 0, dispatch.Failure(err)
 	}
 	return nil, 0, dispatch.ClassifyError(ctx, node, err)
+}
+
+// IsClient reports whether id is a UUID. Redisson's ids are always UUIDs, and those of this package are by default.
+func IsClient(id string) bool { return len(id) == 36 && uuid.Validate(id) == nil }
+
+// isClient reports whether the keys that l has for the given client id belong to a client of a PER_CLIENT limiter. It
+// judges a set by its newest members, and a value without a set by the id. A client with another kind of id fits a
+// new rate by its own next call.
+func (l *Limiter) isClient(ctx context.Context, id string) (bool, error) {
+	st, err := l.inspect(ctx, permit.PerClient)
+	var other *permit.WrongTypeError
+	switch {
+	case errors.As(err, &other) || errors.Is(err, permit.ErrNotInitialized) || errors.Is(err, permit.ErrMalformed):
+		return false, nil // changed in the meantime
+	case err != nil:
+		return false, err
+	case st.MemberCount == 0:
+		_, err := strconv.ParseInt(st.Value, 10, 64)
+		return err == nil && IsClient(id), nil
+	}
+	for _, m := range st.Members {
+		if !IsGrant(m.Raw, float64(m.Time.UnixMilli())) {
+			return false, nil
+		}
+	}
+	return true, nil
 }

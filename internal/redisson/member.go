@@ -32,6 +32,27 @@ func Member(longLength bool, id permit.ID, permits uint32) []byte {
 	return binary.LittleEndian.AppendUint32(b, permits)
 }
 
+// IsGrant reports whether m, with that score, is a member as limiters write it. The name of the key does not show that: other
+// programs have keys that end in :permits, too. Three of the four layouts begin with bytes that no text begins with. Any eight
+// bytes fit the fourth, so its permits and its date have to be plausible: the last four bytes of a text, or of a hash, are a
+// large number.
+func IsGrant(m []byte, score float64) bool {
+	const earliest, latest = 1e11, 1e14 // ms: 1973 and 5138
+	if len(m) < 8 {
+		return false
+	}
+	permits := binary.LittleEndian.Uint32(m[len(m)-4:])
+	switch {
+	case permits == 0:
+		return false
+	case len(m) == 8:
+		return permits < 1<<24 && score >= earliest && score <= latest
+	case len(m) == 20:
+		return binary.LittleEndian.Uint64(m) == 8
+	}
+	return len(m) == 13 && m[0] == 8 || len(m) == 21 && m[0] == 16
+}
+
 // Expired reports whether the permits of the member m no longer count: it was granted at due or before. Both score, which says when
 // that was, and due are in ms since the epoch.
 //

@@ -21,8 +21,8 @@ type route struct {
 
 type routeKey struct{}
 
-// route returns where a request goes, which is an allowed origin, or a rejection if it may not go anywhere.
-func (g *Gateway) route(r *http.Request) (*route, *rejection) {
+// route returns where a request goes, which is an allowed origin, or a problem if it may not go anywhere.
+func (g *Gateway) route(r *http.Request) (*route, *problem) {
 	t := tunnelOf(r.Context())
 	proxied := r.Method == http.MethodConnect || r.URL.IsAbs()
 	if t == nil && !g.Authorized(r) { // a tunnel's client was authorized when it asked for the tunnel

@@ -48,7 +48,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string, role rights.Role
 	}
 	needs := d.needs(role, name, types)
 	for _, node := range nodes {
-		rejected, err := rejectedBy(ctx, node, user, needs, name != "")
+		denied, err := deniedBy(ctx, node, user, needs, name != "")
 		if err != nil {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
@@ -60,7 +60,7 @@ func (d *Doctor) Access(ctx context.Context, user, name string, role rights.Role
 		if err != nil {
 			return nil, err
 		}
-		for _, f := range rejected.findings(user, name, d.target().At(node.Addr), may) {
+		for _, f := range denied.findings(user, name, d.target().At(node.Addr), may) {
 			f.Limiter, f.Node = name, node.Addr
 			r.Findings = append(r.Findings, f)
 		}
@@ -77,16 +77,16 @@ func maySetUsers(ctx context.Context, node survey.Node, looks, user string) (boo
 	return err == nil && text == "OK", nil
 }
 
-// A rejection is what a server rejects a user, of one right.
-type rejection struct {
+// A denial is a right that a user lacks on a server: it may not run a command, or not on a key.
+type denial struct {
 	rights.Right
 	key string // that it may not use; empty if it may not run the command
 }
 
-type rejections []rejection
+type denials []denial
 
-// rejectedBy returns what a server rejects a user of needs. Keys count if that is said.
-func rejectedBy(ctx context.Context, node survey.Node, user string, needs []rights.Right, keys bool) (list rejections, err error) {
+// deniedBy returns those of the needs that a user lacks on a server. Those that lack a key alone count if keys is true.
+func deniedBy(ctx context.Context, node survey.Node, user string, needs []rights.Right, keys bool) (list denials, err error) {
 	p := node.Client.Pipeline()
 	replies := make([]*redis.Cmd, len(needs))
 	for i, right := range needs {
@@ -98,15 +98,15 @@ func rejectedBy(ctx context.Context, node survey.Node, user string, needs []righ
 		if err != nil {
 			return nil, err
 		}
-		if key, isKey := rejectedKey(text); text != "OK" && (keys || !isKey) {
-			list = append(list, rejection{right, key})
+		if key, isKey := deniedKey(text); text != "OK" && (keys || !isKey) {
+			list = append(list, denial{right, key})
 		}
 	}
 	return list, nil
 }
 
-// rejectedKey returns the key that a reply of ACL DRYRUN is about. It reports false if it is about the command.
-func rejectedKey(text string) (string, bool) {
+// deniedKey returns the key that a reply of ACL DRYRUN is about. It reports false if it is about the command.
+func deniedKey(text string) (string, bool) {
 	_, rest, ok := strings.Cut(text, "access the '")
 	if !ok {
 		return "", false
@@ -116,7 +116,7 @@ func rejectedKey(text string) (string, bool) {
 
 // findings returns what the user lacks to acquire, and what it lacks besides to administer: a user who is to acquire only
 // lacks that, too. If the user that looks may not change that, somebody else has to.
-func (list rejections) findings(user, name string, to Target, may bool) (found []Finding) {
+func (list denials) findings(user, name string, to Target, may bool) (found []Finding) {
 	if !may {
 		to.User = "ADMIN"
 	}

@@ -26,7 +26,7 @@ var clientID = regexp.MustCompile(`[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}`)
 // A located is what a server has told of its connections.
 type located struct {
 	at     time.Time
-	denied bool // it is not asked again: each rejection leaves an entry in ACL LOG
+	denied bool // it is not asked again: each denial leaves an entry in ACL LOG
 	of     map[uint16]Origin
 }
 

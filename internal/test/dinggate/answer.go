@@ -90,7 +90,7 @@ type (
 const tokenLife = 7200
 
 // success answers a call that no limit refused. It is one of a call without a valid token, too.
-func success(c call, id requestID) answer {
+func success(c request, id requestID) answer {
 	switch {
 	case c.invalid:
 		return unknownCaller(c, id)
@@ -110,7 +110,7 @@ func success(c call, id requestID) answer {
 
 // unknownCaller answers a call without a token, or with one that nobody gave: errors that are no
 // throttling, in the same shapes.
-func unknownCaller(c call, id requestID) answer {
+func unknownCaller(c request, id requestID) answer {
 	switch {
 	case c.style == robotAPI:
 		return jsonAnswer(http.StatusOK, c.style, oldBody{ErrCode: 300005, ErrMsg: "token is not exist"})
@@ -132,7 +132,7 @@ func unknownCaller(c call, id requestID) answer {
 }
 
 // refusal answers a call that m has refused.
-func refusal(c call, m *meter, id requestID) answer {
+func refusal(c request, m *meter, id requestID) answer {
 	switch m.dimension {
 	case DimIP:
 		return ban(id)
@@ -168,7 +168,7 @@ func refusal(c call, m *meter, id requestID) answer {
 }
 
 // throttled is a refusal in the style of the API that was called.
-func throttled(c call, id requestID, code int, newCode, msg, text string) answer {
+func throttled(c request, id requestID, code int, newCode, msg, text string) answer {
 	switch c.style {
 	case newAPI:
 		return jsonAnswer(http.StatusForbidden, c.style, newError{"Forbidden.AccessDenied." + newCode, id.uuid(), msg})

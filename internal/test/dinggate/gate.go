@@ -77,7 +77,7 @@ func (g *Gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // arrive counts a call, and answers what its caller gets. The instant is taken under the lock, so that
 // calls are counted in the order of their times.
-func (g *Gate) arrive(c call) answer {
+func (g *Gate) arrive(c request) answer {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := time.Now()

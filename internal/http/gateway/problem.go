@@ -19,8 +19,8 @@ import (
 // it and has an error, the response is the Gateway's own; any other response is the platform's.
 const ProxyName = "rrl-gateway"
 
-// A rejection is a response of the Gateway's own: a problem of RFC 9457, unless it is that of the Transport.
-type rejection struct {
+// A problem is a response of the Gateway's own, in the form of RFC 9457 unless it is that of the Transport.
+type problem struct {
 	Title   string `json:"title"`
 	Status  int    `json:"status"`
 	Detail  string `json:"detail,omitempty"`
@@ -45,7 +45,7 @@ type rejected struct {
 func (r *rejected) Error() string { return r.reason.Error() }
 func (r *rejected) Unwrap() error { return r.reason }
 
-func (no *rejection) write(rec *recorder) {
+func (no *problem) write(rec *recorder) {
 	rec.own = true
 	h := rec.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -72,11 +72,11 @@ func (no *rejection) write(rec *recorder) {
 	_ = json.NewEncoder(rec).Encode(no)
 }
 
-func denied(status int, title, detail string) *rejection {
-	return &rejection{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
+func denied(status int, title, detail string) *problem {
+	return &problem{Title: title, Status: status, Detail: detail, code: "http_request_denied"}
 }
 
-func unauthorized(proxied bool) *rejection {
+func unauthorized(proxied bool) *problem {
 	no := denied(http.StatusUnauthorized, "The gateway's token is missing or wrong",
 		"Send it as "+TokenHeader+", or as Proxy-Authorization: Bearer TOKEN.")
 	no.header = [2]string{"WWW-Authenticate", `Bearer realm="` + ProxyName + `"`}
@@ -87,35 +87,35 @@ func unauthorized(proxied bool) *rejection {
 }
 
 // forbidden does not repeat the host: if the client left it out, a token of the path stands in its place.
-func forbidden() *rejection {
+func forbidden() *problem {
 	return denied(http.StatusForbidden, "The host is not allowed",
 		"The request names a host that is neither one of the rules nor one of --allow. A path is /HOST/PATH, such as /api.example.com/v1/messages.")
 }
 
-func misdirected(tunnel origin) *rejection {
+func misdirected(tunnel origin) *problem {
 	return denied(http.StatusMisdirectedRequest, "The request is for another host than its tunnel",
 		"The tunnel is to "+strconv.Quote(tunnel.authority())+".")
 }
 
-func noHost() *rejection {
+func noHost() *problem {
 	return denied(http.StatusNotFound, "The path names no host", "A path is /HOST/PATH, such as /api.example.com/v1/messages.")
 }
 
-func noCA() *rejection {
+func noCA() *problem {
 	return denied(http.StatusNotImplemented, "The gateway has no CA", "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway.")
 }
 
-func stopping() *rejection {
-	return &rejection{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
+func stopping() *problem {
+	return &problem{Title: "The gateway is stopping", Status: http.StatusServiceUnavailable,
 		code: "proxy_internal_response", after: time.Second, header: [2]string{"Connection", "close"}}
 }
 
 // reject writes the response to a request that the Transport did not send, or that the platform did not respond to.
 func reject(w http.ResponseWriter, r *http.Request, err error) {
-	rejectionOf(r, err).write(w.(*recorder)) // the one that forward has
+	problemOf(r, err).write(w.(*recorder)) // the one that forward has
 }
 
-func rejectionOf(r *http.Request, err error) *rejection {
+func problemOf(r *http.Request, err error) *problem {
 	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
 		return stopping()
 	}
@@ -124,14 +124,14 @@ func rejectionOf(r *http.Request, err error) *rejection {
 		return forbidden()
 	}
 	if errors.Is(err, errStalled) {
-		return &rejection{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
+		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
 	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {
 		// The text names addresses at most: an http.Transport leaves the URL to its Client.
-		return &rejection{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
+		return &problem{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
 	}
-	no := &rejection{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
+	no := &problem{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
 	switch {
 	case errors.As(err, &no.form):
 		no.Status = no.form.status
@@ -143,8 +143,8 @@ func rejectionOf(r *http.Request, err error) *rejection {
 	return no
 }
 
-// stripProxyStatus removes from a platform's header or trailer any field that makes it look like a rejection by the
-// Gateway.
+// stripProxyStatus removes from a platform's header or trailer any field that makes it look like a response of the
+// Gateway's own.
 func stripProxyStatus(h http.Header) {
 	for field, lines := range h {
 		if !strings.EqualFold(strings.TrimPrefix(field, http.TrailerPrefix), "Proxy-Status") {

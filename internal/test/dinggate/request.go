@@ -39,8 +39,8 @@ const (
 	robotAPI              // /robot/send
 )
 
-// A call is what a Gate needs to know of a request.
-type call struct {
+// A request is what a Gate needs to know of an HTTP request.
+type request struct {
 	caller     string
 	style      style
 	path       string
@@ -58,10 +58,10 @@ type dimensionKey struct {
 // maxTokenRequest is more than a request for a token has.
 const maxTokenRequest = 1 << 16
 
-// identify tells whose call a request is.
-func (g *Gate) identify(r *http.Request) call {
+// identify returns what an HTTP request asks, and for whom.
+func (g *Gate) identify(r *http.Request) request {
 	ip := address(r)
-	c := call{caller: r.Header.Get(HeaderCaller), path: r.URL.Path, style: styleOf(r.URL.Path)}
+	c := request{caller: r.Header.Get(HeaderCaller), path: r.URL.Path, style: styleOf(r.URL.Path)}
 	if c.caller == "" {
 		c.caller = ip
 	}

@@ -37,10 +37,19 @@ func TestWriting(t *testing.T) {
 		{"lift $", "available 3 of 7"},
 		{"heal $", "available 3 of 7"},
 		{"set-rate $ --interval 1h --keep-alive 2h --min-gap 1ms --type overall --forget", "OVERALL 7/1h gap 1ms, expires: expires in "},
+		{"set-rate $ --rate 8/min", "OVERALL 8/1m gap 1ms, expires: expires in "},
+		{"set-rate $ --rate 100/d --min-gap 1s --keep-alive 0", "OVERALL 100/24h gap 1s, "},
+		{"delete $", "no limiter"},
+		{"set-rate $ --rate 5/10s --create", "OVERALL 5/10s"},
+		{"set-rate $ --rate OVERALL_9/10s_gap_1s", "OVERALL 9/10s gap 1s, expires: does not expire"},
+		{"set-rate $ --rate OVERALL_9/10s", "OVERALL 9/10s, "},
 		{"delete $", "no limiter"},
 		{"set-rate $ --permits 3 --interval 5s --create", "OVERALL 3/5s"},
 	} {
 		args, before := strings.Fields(strings.Replace(c.args, "$", name, 1)), dump()
+		if strings.Contains(c.args, "L_") { // an argument with spaces
+			args[3] = strings.ReplaceAll(args[3], "_", " ")
+		}
 		dry := strings.Split(l.ok(args...), "\n")
 		require.Equal(t, []string{"nothing was changed; --write does it", ""}, dry[2:], c.args)
 		require.Equal(t, before, dump())
@@ -76,6 +85,7 @@ func TestWritesLeaveNoKeysOfNobody(t *testing.T) {
 		{"set-rate $ --type overall", whole},
 		{"cool-down $ --for 1h", append(slices.Clone(whole), "{"+name+"}:value", "{"+name+"}:permits")},
 		{"set-rate $ --type per_client", whole},
+		{"set-rate $ --rate 8/h", whole},
 		{"delete $", clients},
 	} {
 		args, before := strings.Fields(strings.Replace(c.args, "$", name, 1)), l.keys()

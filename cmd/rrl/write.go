@@ -34,8 +34,9 @@ func writeCommands() []*cli.Command {
 			}),
 		writing("set-rate", "give a limiter another rate; the permits in use stay in use",
 			[]cli.Flag{
-				&cli.Int64Flag{Name: "permits", Usage: "`N` permits in any interval"},
-				&cli.DurationFlag{Name: "interval", Usage: "`D`, such as 10s or 1m"},
+				&cli.StringFlag{Name: "rate", Usage: "`RATE`: 10/s, 100/1m30s or 1000/day; or all of a rate, such as \"PER_CLIENT 5/10s keep-alive 1h gap 1s\""},
+				&cli.Int64Flag{Name: "permits", Usage: "`N` permits in any interval, in place of --rate"},
+				&cli.DurationFlag{Name: "interval", Usage: "`D`, such as 10s or 1m, in place of --rate"},
 				&cli.DurationFlag{Name: "keep-alive", Usage: "`D` after its last call the limiter expires; 0 for never"},
 				&cli.DurationFlag{Name: "min-gap", Usage: "at least `D` between permits, for Go callers; 0 for none"},
 				&cli.StringFlag{Name: "type", Usage: "overall or per_client"},
@@ -121,7 +122,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		if name == "set-rate" && nothingOf(before) && !c.Bool("create") {
 			return fmt.Errorf("%w; --create makes it", absent(limiter, rdb))
 		}
-		both := name == "delete" || name == "set-rate" && (c.Bool("forget") || c.IsSet("type") || before.Problem != nil)
+		both := name == "delete" || name == "set-rate" && (c.Bool("forget") || setsType(c) || before.Problem != nil)
 		if err := s.Writable(ctx, before, both); err != nil {
 			return err
 		}
@@ -273,6 +274,13 @@ func setRate(c *cli.Command) (change, error) {
 		return nil, fmt.Errorf("--type %q is neither overall nor per_client", c.String("type"))
 	}
 	var parts []func(r *ratelimiter.Rate)
+	if c.IsSet("rate") {
+		set, err := rateFlag(c)
+		if err != nil {
+			return nil, err
+		}
+		parts = append(parts, set)
+	}
 	for flag, set := range map[string]func(r *ratelimiter.Rate){
 		"permits":    func(r *ratelimiter.Rate) { r.Permits = c.Int64("permits") },
 		"interval":   func(r *ratelimiter.Rate) { r.Interval = c.Duration("interval") },
@@ -285,13 +293,13 @@ func setRate(c *cli.Command) (change, error) {
 		}
 	}
 	if len(parts) == 0 {
-		return nil, errors.New("set-rate needs at least one of --permits, --interval, --keep-alive, --min-gap and --type")
+		return nil, errors.New("set-rate needs at least one of --rate, --permits, --interval, --keep-alive, --min-gap and --type")
 	}
 	return func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 		r, err := l.Rate(ctx)
 		if errors.Is(err, ratelimiter.ErrNotInitialized) || errors.Is(err, ratelimiter.ErrMalformed) {
-			if !c.IsSet("permits") || !c.IsSet("interval") {
-				return fmt.Errorf("%w; --permits and --interval set a rate afresh", err)
+			if !c.IsSet("rate") && (!c.IsSet("permits") || !c.IsSet("interval")) {
+				return fmt.Errorf("%w; --rate sets one afresh", err)
 			}
 			r, err = ratelimiter.Rate{}, nil
 		}
@@ -306,5 +314,33 @@ func setRate(c *cli.Command) (change, error) {
 			opts = append(opts, ratelimiter.KeepState())
 		}
 		return l.SetRate(ctx, r, opts...)
+	}, nil
+}
+
+// setsType reports whether set-rate may change the type of the limiter.
+func setsType(c *cli.Command) bool { return c.IsSet("type") || strings.Contains(c.String("rate"), " ") }
+
+// rateFlag returns the change that --rate makes: of the permits and the interval or, if it names a type, of all parts.
+func rateFlag(c *cli.Command) (func(r *ratelimiter.Rate), error) {
+	text := c.String("rate")
+	rate, err := ratelimiter.ParseRate(text)
+	if err != nil {
+		return nil, fmt.Errorf("--rate: %w", err)
+	}
+	says, complete := []string{"permits", "interval"}, strings.Contains(text, " ")
+	if complete {
+		says = append(says, "type", "keep-alive", "min-gap")
+	}
+	for _, flag := range says {
+		if c.IsSet(flag) {
+			return nil, fmt.Errorf("--rate %q sets what --%s sets; give one of them", text, flag)
+		}
+	}
+	return func(r *ratelimiter.Rate) {
+		if complete {
+			*r = rate
+		} else {
+			r.Permits, r.Interval = rate.Permits, rate.Interval
+		}
 	}, nil
 }

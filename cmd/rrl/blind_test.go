@@ -204,8 +204,13 @@ func TestClientsBesideNeighbours(t *testing.T) {
 	}{
 		{"release $ --permits 1 --client client-1", true}, {"set-rate $ --permits 9", true}, {"cool-down $ --for 1h", true}, {"lift $", true},
 		{"heal $ --client client-1", true}, {"heal $ --client 7", false}, {"set-rate $ --permits 8 --forget", false}, {"set-rate $ --type overall", false}, {"delete $", false},
+		{"set-rate $ --rate 8/h", true}, {"set-rate $ --rate OVERALL_8/h_gap_1s", false},
 	} {
-		code, _, errs := l.run(append(strings.Fields(strings.Replace(c.args, "$", name, 1)), "--write")...)
+		args := strings.Fields(strings.Replace(c.args, "$", name, 1))
+		for i := range args[2:] { // an argument with spaces
+			args[2+i] = strings.ReplaceAll(args[2+i], "_", " ")
+		}
+		code, _, errs := l.run(append(args, "--write")...)
 		require.Equal(t, c.ok, code == command.ExitOK, "%s: %s", c.args, errs)
 		if !c.ok {
 			require.Contains(t, errs, "it looks like none of ours", c.args)
