@@ -171,7 +171,7 @@ func TestAlgorithmIsInForce(t *testing.T) {
 		limiters := map[string]interface{ Algorithm() Algorithm }{
 			"local":  redistest.Must(NewLocal(given))(t),
 			"shared": redistest.Must(NewShared(rdb, "x", given))(t),
-			"fleet":  redistest.Must(NewShared(rdb, "x", given, WithFleetParameters(KeepSpent)))(t),
+			"fleet":  redistest.Must(NewShared(rdb, "x", given, WithFleetParameters(KeepState)))(t),
 		}
 		require.Equal(t, Bound(a, time.Minute, 1), Bound(given, time.Minute, 1), kind)
 		require.Equal(t, MaxPerCall(a), MaxPerCall(given), kind)
