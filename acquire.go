@@ -52,8 +52,8 @@ func resetOf(r permit.Rate, available int64) time.Duration {
 // for the same limiter. If the permits take longer than the time left, it sleeps for the time left and returns false,
 // as Redisson does, unless a release or a new rate lets it succeed; see [WithEarlyRejection].
 //
-// When ctx is done, TryAcquire returns at once with ctx.Err(), which wraps ErrUnavailable and its cause, too, during an
-// outage, after a failed attempt, and if the call has had no reply for at least 10 ms.
+// When ctx is done, TryAcquire returns at once with ctx.Err(), together with ErrUnavailable and its cause during an
+// outage, after a failed attempt, or if the call has had no reply for at least 10 ms.
 //
 // It returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed,
 // ErrConflict, and the common errors. During an outage the [OutagePolicy] decides.
@@ -97,9 +97,9 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 // more than the rate. After 0, Result.Granted is false and Result.Wait is how long one permit takes.
 //
 // Like Allow, it acquires nothing while a caller that has been passed over for a whole interval waits. It may acquire
-// less than there is, because one call reclaims a bounded number of expired grants, and with [Rate].MinGap 1 at most.
-// It returns the errors of [RateLimiter.TryAcquire], such as ErrUnavailable; ErrPermitsExceedRate only if the handle
-// leaves the whole rate free.
+// less than there is, because one call reclaims a bounded number of expired grants; with [Rate].MinGap it acquires one
+// permit at most. It returns the errors of [RateLimiter.TryAcquire], such as ErrUnavailable; ErrPermitsExceedRate only
+// if the handle leaves the whole rate free.
 func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
 	l = l.made()
 	if l.hooked() {

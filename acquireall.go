@@ -24,7 +24,8 @@ type Demand struct {
 type AllResult struct {
 	// Granted reports whether all permits were acquired.
 	Granted bool
-	// RejectedBy is the limiter that rejected the request, of several the one with the longest wait, or nil.
+	// RejectedBy is the limiter that rejected the request, the one with the longest wait if several did, and nil if
+	// Granted is true.
 	RejectedBy *RateLimiter
 	// Wait is how long it takes until RejectedBy could grant its part, provided that nobody else acquires first. It is 0
 	// if Granted is true. With an error it is the last wait known, if all demands were for one limiter.

@@ -124,8 +124,8 @@ func (c *Client) OutagePolicy() OutagePolicy {
 
 // Close fails the callers that wait, and every later call, with ErrClosed. It closes neither the redis client nor any
 // limiter in Redis. It gives back permits that are granted to a caller afterwards, and waits at most one second for
-// calls in flight; the goroutines of others end with the read timeout of the redis client. It always returns nil and
-// may be called again.
+// calls in flight; those that take longer end with the read timeout of the redis client. It always returns nil and may
+// be called again.
 func (c *Client) Close() error {
 	if c != nil && c.engine != nil {
 		c.once.Do(c.engine.Close)
@@ -184,10 +184,10 @@ var (
 // pingTimeout is how long Ping waits for its reply.
 const pingTimeout = 2 * time.Second
 
-// Ping asks Redis for a reply and waits at most two seconds for it, through a Sentinel that does not reply DialTimeout
-// and ReadTimeout longer. Call it when the program starts: it reports a wrong address, password or TLS setting at once,
-// whereas requests that wait go on waiting as [WithOutageLimit] says. It asks any node of a cluster or shard of a ring,
-// even during an outage, and neither begins nor ends one. It returns the common errors, such as ErrUnavailable.
+// Ping asks Redis for a reply and waits at most two seconds for it, and for DialTimeout and ReadTimeout more if a
+// Sentinel does not reply. Call it when the program starts: it reports a wrong address, password or TLS setting at
+// once, whereas requests that wait go on waiting as [WithOutageLimit] says. It asks any node of a cluster or shard of a
+// ring, even during an outage, and neither begins nor ends one. It returns the common errors, such as ErrUnavailable.
 func (c *Client) Ping(ctx context.Context) error {
 	switch {
 	case ctx == nil:

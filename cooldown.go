@@ -16,8 +16,8 @@ type CoolDownOption func(*coolDown)
 type coolDown struct{ reopen time.Duration }
 
 // Reopen gives the permits back one after another over d, in up to 64 steps, when the cool-down ends, so that a
-// platform that has lifted a ban meets no burst. It is 0 by default: all at once. It must be a whole number of
-// milliseconds up to 366 days.
+// platform that has lifted a ban meets no burst. The default is 0: all at once. The duration d must be a whole number
+// of milliseconds up to 366 days.
 func Reopen(d time.Duration) CoolDownOption { return func(c *coolDown) { c.reopen = d } }
 
 // maxCoolDown is the longest cool-down that is accepted. A longer one is most likely an instant in the wrong
@@ -86,8 +86,9 @@ func (a Admin) CoolDownUntil(ctx context.Context) (time.Time, error) {
 
 // LiftCoolDown ends the limiter's cool-down and its re-opening, for everybody, and reports whether there was one.
 // Permits are in use until one interval after they were granted, as if there had been no cool-down; of more than 512
-// some may be in use for up to two. Callers of other processes notice within their [WithRecheck], and one of Redisson
-// at the end that it sleeps for. It returns ErrNotInitialized, ErrMalformed, ErrConflict, or a common error.
+// some may be in use for up to two. Callers of other processes notice within their [WithRecheck], and a sleeping caller
+// of Redisson when the cool-down would have ended. It returns ErrNotInitialized, ErrMalformed, ErrConflict, or a common
+// error.
 func (a Admin) LiftCoolDown(ctx context.Context) (bool, error) {
 	l := a.limiter
 	if err := l.ready(ctx); err != nil {

@@ -42,8 +42,9 @@
 //
 //   - [github.com/goredisson/ratelimiter/httplimit/inbound] limits the requests that an HTTP server receives, grpclimit
 //     the calls of a gRPC server.
-//   - [github.com/goredisson/ratelimiter/httplimit] limits the requests that a program sends, with limits from its
-//     subpackage platform or a file that rulefile reads. The command rrl-gateway is a proxy that does so.
+//   - [github.com/goredisson/ratelimiter/httplimit] keeps the requests that a program sends within the limits of a
+//     platform, from its subpackage platform or a file that rulefile reads. The command rrl-gateway is a proxy that does
+//     so.
 //   - [github.com/goredisson/ratelimiter/limit] has other algorithms, such as token bucket, GCRA and calendar quotas.
 //   - otelratelimiter, prometheusratelimiter and metricname are for metrics, ratelimiterpage is a web page of live
 //     limiters, and ratelimitertest tests programs in virtual time.

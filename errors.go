@@ -45,8 +45,8 @@ var (
 
 	// ErrOverloaded means that this process could not send the call: the pool had no connection until PoolTimeout or
 	// the end of the context, which [errors.Is] finds as redis.ErrPoolTimeout, or the call waited for a second behind
-	// others, or there was no file descriptor left. It begins no outage, and no [OutagePolicy] grants the request: what
-	// goes on without a limit while Redis is down should not do so for this error.
+	// others, or there was no file descriptor left. It begins no outage, and no [OutagePolicy] grants the request. A
+	// program that goes on without a limit while Redis is down should not do so for this error.
 	ErrOverloaded = permit.ErrOverloaded
 
 	// ErrMalformed means that Redis holds no valid rate under the limiter's name. The error of [RateLimiter.Rate] says

@@ -71,6 +71,7 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // Settle changes the grant to the number of permits that were actually used. What is left of it is free at once, or in
 // a cool-down when that ends. What is used beyond it is taken even when fewer permits are left: then the limiter owes
 // permits, for which Redisson's availablePermits may be negative, and grants nothing until enough have expired.
+// The instant of the grant stays.
 //
 // Settle does nothing, and returns no error, if the grant has expired, if an [OutagePolicy] granted it, or if a
 // cool-down, [RateLimiter.Release] or a lower rate removed it. It raises no grant that a lower rate made smaller. A

@@ -13,7 +13,7 @@ import (
 )
 
 // A State is what Redis holds of a limiter at one instant, as it is stored: expired grants may still be there, and
-// Value be less than AvailablePermits returns.
+// Value may be less than AvailablePermits returns.
 type State struct {
 	// Time is when the keys were read, by the clock of Redis, or of this process with [WithClientClock].
 	Time time.Time

@@ -60,16 +60,16 @@ func WithClientKeyTTL(ttl time.Duration) Option {
 }
 
 // WithRecheck sets the longest time that a waiting caller sleeps before it asks Redis again, or half of
-// [Rate].KeepAlive if that is shorter. So late it notices a release, a new rate or a deletion by another process. The
-// default is one second.
+// [Rate].KeepAlive if that is shorter. That is how late it notices a release, a new rate or a deletion by another
+// process. The default is one second.
 func WithRecheck(d time.Duration) Option {
 	return func(c *config) { c.recheck = d }
 }
 
 // WithEarlyRejection rejects a caller as soon as its permits are known to take longer than its timeout or the deadline
-// of its context, for which the error wraps context.DeadlineExceeded. It may thereby miss a release or a new rate. One
-// behind others may have to wait for these first. The default is to sleep for the time left and then return false, as
-// Redisson does.
+// of its context, for which the error wraps context.DeadlineExceeded. It may thereby miss a release or a new rate. A
+// caller behind others may have to wait for them first. The default is to sleep for the time left and then return
+// false, as Redisson does.
 func WithEarlyRejection() Option {
 	return func(c *config) { c.rejectEarly = true }
 }
