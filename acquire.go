@@ -11,33 +11,29 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// A Result is the outcome of [RateLimiter.Allow] or [RateLimiter.Peek], and of the calls of a limiter of package limit.
-// Such a limiter has a rate of its own kind: for it Rate, Time and ClockSkew are zero, and the durations are whole
-// microseconds, rounded up.
+// A Result is the outcome of [RateLimiter.Allow] or [RateLimiter.Peek], and of the calls of a limiter of package limit,
+// where Rate, Time and ClockSkew are zero, and durations are whole microseconds, rounded up.
 type Result struct {
 	// Granted reports whether the permits were acquired.
 	Granted bool
-	// Wait is how long it takes until the same request could be granted, provided that nobody else acquires
-	// first. It is 0 if Granted is true, except for a Reserve of package limit: how long it takes until the permits may
-	// be used.
+	// Wait is how long it takes until the same request could be granted, provided that nobody else acquires first. It is
+	// 0 if Granted is true, except for a Reserve of package limit: until the permits may be used.
 	Wait time.Duration
-	// Available is the number of permits left after the call, from 0 to Rate.Permits. One call reclaims a bounded
-	// number of expired grants, so Available may be less than AvailablePermits returns.
+	// Available is the number of permits left, from 0 to Rate.Permits. One call reclaims a bounded number of expired
+	// grants, so it may be less than AvailablePermits returns.
 	Available int64
-	// Rate is the limiter's rate at the time of the call.
+	// Rate is the limiter's rate.
 	Rate Rate
-	// Time is the instant at which the call was decided, by the limiter's clock. That is the clock of Redis, or the
-	// clock of this process with [WithClientClock].
+	// Time is when the call was decided, by the clock of Redis, or of this process with [WithClientClock].
 	Time time.Time
-	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes permits. While any
-	// permit of a RateLimiter is in use it is one interval, after which all are back at the latest.
+	// Reset is how long it takes until the limiter is as if it had never been used, if no call takes permits: of a
+	// RateLimiter one interval while any permit is in use.
 	Reset time.Duration
-	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if none does. It is measured only when
-	// there are too few permits. More than a few milliseconds mean that some client uses its own clock, as Redisson's
-	// clients do, and that this clock is fast.
+	// ClockSkew is how far the newest grant found lies ahead of Time, or 0 if permits were enough. More than a few
+	// milliseconds mean that the clock of some client, such as Redisson's, is fast.
 	ClockSkew time.Duration
-	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided. Then Rate is the last rate that
-	// Redis reported, or zero; Available is what is left of the local quota; and Time is by the clock of this process.
+	// Degraded reports that Redis was unavailable and the [OutagePolicy] decided: with the last rate that Redis
+	// reported, or zero, what is left of the local quota, and the clock of this process.
 	Degraded bool
 }
 
@@ -49,20 +45,18 @@ func resetOf(r permit.Rate, available int64) time.Duration {
 	return 0
 }
 
-// TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it did
-// not, it has taken nothing from the limiter.
+// TryAcquire acquires permits, waiting for them until timeout is over, and reports whether it got them. If it did not,
+// it has taken nothing.
 //
 // With timeout <= 0 TryAcquire asks once and never waits. Otherwise it joins the wait queue of this Client's callers
 // for the same limiter. If the permits take longer than the time left, it sleeps for the time left and returns false,
-// as Redisson does. A release or a new rate in the meantime may still let it succeed; see [WithEarlyRejection].
+// as Redisson does, unless a release or a new rate lets it succeed; see [WithEarlyRejection].
 //
-// When ctx is done, TryAcquire returns at once with ctx.Err(). The error also wraps ErrUnavailable and its cause in
-// three cases: Redis is known to be unavailable, the last attempt failed, or the call has had no reply for at least
-// 10 ms. Permits that are granted to the call at that moment go to the next caller in the queue or back to Redis.
+// When ctx is done, TryAcquire returns at once with ctx.Err(), together with ErrUnavailable and its cause during an
+// outage, after a failed attempt, or if the call has had no reply for at least 10 ms.
 //
-// Other errors are ErrInvalidArgument if permits is not in 1..2^32-1 or ctx is nil, ErrPermitsExceedRate,
-// ErrNotInitialized, ErrMalformed, ErrConflict, ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis. While
-// Redis is unavailable the [OutagePolicy] decides.
+// It returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrPermitsExceedRate, ErrNotInitialized, ErrMalformed,
+// ErrConflict, and the common errors. During an outage the [OutagePolicy] decides.
 func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout time.Duration) (bool, error) {
 	l = l.made()
 	want := l.want
@@ -71,10 +65,9 @@ func (l *RateLimiter) TryAcquire(ctx context.Context, permits int64, timeout tim
 	return r.Granted, err
 }
 
-// Acquire acquires permits, waiting for them as long as it takes. Three things end the wait without permits: ctx, the Close
-// of the Client, and an outage of Redis, after which Acquire returns ErrUnavailable. It does so when the outage has lasted for
-// 30 seconds, or for the time that [WithOutageLimit] sets; call it again to go on waiting. It returns the same errors as
-// [RateLimiter.TryAcquire].
+// Acquire is like [RateLimiter.TryAcquire] but waits as long as it takes. Three things end the wait without permits:
+// ctx, the Close of the Client, and an outage that has lasted for as long as [WithOutageLimit] says, 30 seconds by
+// default. Then Acquire returns ErrUnavailable; call it again to go on waiting.
 func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	l = l.made()
 	want := l.want
@@ -83,13 +76,11 @@ func (l *RateLimiter) Acquire(ctx context.Context, permits int64) error {
 	return err
 }
 
-// Allow asks for permits once and never waits. The Result has what an HTTP middleware or a dashboard needs: whether
-// the permits were granted, how long the wait would be, and how many are left. A rejection is not an error and takes
-// nothing. Allow returns the same errors as [RateLimiter.TryAcquire]; while Redis is known to be unavailable it
-// returns ErrUnavailable at once.
+// Allow asks for permits once and never waits. A rejection is not an error and takes nothing. Allow returns the same
+// errors as [RateLimiter.TryAcquire], such as ErrUnavailable.
 //
-// Allow does not wait in the queue: it takes permits that are free even if other callers wait for more than that.
-// Once the first of them has been passed over for a whole interval, Allow rejects until that caller has been served.
+// It takes permits that are free even if other callers wait for more than that. Once the first of them has been passed
+// over for a whole interval, Allow rejects until that caller has been served.
 func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) {
 	l = l.made()
 	want := l.want
@@ -102,15 +93,13 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 		Reset: resetOf(r.Reply.Rate, r.Available), ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// AllowAtMost acquires as many of the permits as there are now, and returns how many, from 0 to permits. Result.Granted
-// reports whether that is more than 0, and after 0 Result.Wait is how long one permit takes. It is for work that comes
-// in batches of any size: unlike with Allow, permits may be more than the rate.
+// AllowAtMost acquires as many of the permits as there are now, and returns how many, from 0 to permits, which may be
+// more than the rate. After 0, Result.Granted is false and Result.Wait is how long one permit takes.
 //
-// Like Allow, AllowAtMost does not wait in the queue, and acquires nothing once the first caller in it has been passed over for
-// a whole interval, until that caller has been served. One call reclaims a bounded number of expired grants, so it may acquire
-// less than there is; and of a rate with a MinGap it acquires one permit, because the next one is a gap later. It returns the errors of [RateLimiter.TryAcquire], such as
-// ErrUnavailable, and ErrInvalidArgument for permits above 2^32-1. ErrPermitsExceedRate it returns only if the handle
-// leaves as many permits free as the rate has, or more.
+// Like Allow, it acquires nothing while a caller that has been passed over for a whole interval waits. It may acquire
+// less than there is, because one call reclaims a bounded number of expired grants; with [Rate].MinGap it acquires one
+// permit at most. It returns the errors of [RateLimiter.TryAcquire], such as ErrUnavailable; ErrPermitsExceedRate only
+// if the handle leaves the whole rate free.
 func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64, r Result, err error) {
 	l = l.made()
 	if l.hooked() {
@@ -168,9 +157,8 @@ func (l *RateLimiter) takeLocally(ctx context.Context, permits int64) (got int64
 	return got, r, err
 }
 
-// CachedRejections returns a handle of the same limiter that may reject requests without asking Redis. It sets for
-// this handle what [WithCachedRejections] sets for all limiters of a Client; the requests of l go on as before. With
-// a bound of 0 each request asks Redis. If bound is negative, every call of the handle returns ErrInvalidArgument.
+// CachedRejections returns a handle of the same limiter with a bound of its own, at least 0; see
+// [WithCachedRejections].
 func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	handle := *l.made()
 	handle.want.CachedFor = bound
@@ -180,12 +168,10 @@ func (l *RateLimiter) CachedRejections(bound time.Duration) *RateLimiter {
 	return &handle
 }
 
-// Peek returns what [RateLimiter.Allow] would return now, without taking any permits. It suits dashboards, and
-// callers that choose among several limits. If Granted is true, Available still counts the permits asked for.
-//
-// Peek asks Redis alone. It ignores the callers that wait in this process, although Allow may reject because of them.
-// Like every call it reclaims expired permits, but it does not renew Rate.KeepAlive. While Redis is unavailable it
-// returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of [RateLimiter.TryAcquire].
+// Peek returns what [RateLimiter.Allow] would return now, without taking any permits: if Granted is true, Available
+// still counts them. It ignores the callers that wait in this process, and does not renew Rate.KeepAlive. During an
+// outage it returns ErrUnavailable whatever the [OutagePolicy] is. The other errors are those of
+// [RateLimiter.TryAcquire].
 func (l *RateLimiter) Peek(ctx context.Context, permits int64) (Result, error) {
 	a, err := l.made().peek(ctx, permits)
 	if err != nil {

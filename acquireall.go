@@ -24,51 +24,43 @@ type Demand struct {
 type AllResult struct {
 	// Granted reports whether all permits were acquired.
 	Granted bool
-	// RejectedBy is the limiter that rejected the request; if several did, the one with the longest wait. It is nil if
+	// RejectedBy is the limiter that rejected the request, the one with the longest wait if several did, and nil if
 	// Granted is true.
 	RejectedBy *RateLimiter
 	// Wait is how long it takes until RejectedBy could grant its part, provided that nobody else acquires first. It is 0
-	// if Granted is true. Together with an error it is the last wait known, if all demands were for one limiter.
+	// if Granted is true. With an error it is the last wait known, if all demands were for one limiter.
 	Wait time.Duration
-	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided at least one part.
+	// Degraded reports that an [OutagePolicy] decided at least one part.
 	Degraded bool
 }
 
-// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over.
-// With timeout <= 0 it asks once. If the permits were rejected, the AllResult reports which limiter did so. Demands
-// for the same limiter are added up: they leave free the most that any of them does, follow the strictest of their
-// policies, and carry the rate that any of them carries.
+// TryAcquireAll acquires permits of several limiters, all of them or none, waiting for them until timeout is over. With
+// timeout <= 0 it asks once. Demands for the same limiter are added up, with the strictest [OutagePolicy] of any, the
+// most that any leaves free, and the rate that any carries.
 //
-// One script decides up to 6 limiters at one instant, if their keys are in one hash slot or Redis is neither a
-// cluster nor a ring. Otherwise TryAcquireAll asks the limiters one after another, in the order of their keys. If one
-// of them rejects, it gives back what the others granted; in the meantime other callers may be rejected although
-// nobody gets those permits.
+// One script decides up to 6 limiters at one instant, if their keys are in one hash slot or Redis is neither a cluster
+// nor a ring. Otherwise the limiters are asked in turn, and what some granted before another rejects is given back.
 //
-// Calls of one Client that wait for the same limiter are served in the order in which they came. A call that is
-// passed over for longer than an interval acquires its limiters in an order that all such calls share, and the others
-// ahead where they are free. It keeps what it has of a limiter for at most eight of that limiter's intervals. Meanwhile
-// what the call has lies idle, and other callers of a limiter, in all processes, wait: where few such calls want the
-// same limiters, for an interval or two, and where those of several processes want most of what there is, for many
-// intervals, with a quarter of the rate idle. See docs/design/engine.md.
+// A call that waits for longer than an interval may hold permits of a limiter while it waits for others, for at most
+// eight of its intervals. They lie idle, and other callers wait. See "Several limiters at once" in
+// docs/design/engine.md.
 //
-// TryAcquireAll returns the same errors as [RateLimiter.TryAcquire], such as ErrUnavailable. It also returns
-// ErrInvalidArgument if there is no demand, if there are more than 64, or if a limiter belongs to another Client.
-// After an error, and at once when ctx is done, it gives back what was granted or reserved.
+// It returns the errors of [RateLimiter.TryAcquire], such as ErrUnavailable, and ErrInvalidArgument for no demand, more
+// than 64, or a limiter of another Client. After an error it has given back what was granted.
 func (c *Client) TryAcquireAll(ctx context.Context, timeout time.Duration, demands ...Demand) (AllResult, error) {
 	return c.acquireAll(ctx, timeout > 0, engine.Deadline(timeout), demands, nil)
 }
 
-// AcquireAll acquires permits of several limiters, all of them or none, waiting as long as it takes. An
-// outage of Redis ends the wait with ErrUnavailable, as with [RateLimiter.Acquire]. In every other respect it is like
-// [Client.TryAcquireAll].
+// AcquireAll is like [Client.TryAcquireAll] but waits as long as it takes. An outage of Redis ends the wait with
+// ErrUnavailable, as with [RateLimiter.Acquire].
 func (c *Client) AcquireAll(ctx context.Context, demands ...Demand) error {
 	_, err := c.acquireAll(ctx, true, time.Time{}, demands, nil)
 	return err
 }
 
-// TryAcquireAllGrants is like [Client.TryAcquireAll] and also returns a [Grant] for each limiter, which can be
-// settled one by one. The grants have the order in which the demands first name their limiters; there are none if the
-// permits were rejected. It returns the same errors, such as ErrUnavailable.
+// TryAcquireAllGrants is like [Client.TryAcquireAll] and also returns a [Grant] for each limiter, in the order in which
+// the demands first name them; there are none if the permits were rejected. It returns the same errors, such as
+// ErrUnavailable.
 func (c *Client) TryAcquireAllGrants(ctx context.Context, timeout time.Duration, demands ...Demand) (grants []*Grant, r AllResult, err error) {
 	wait, deadline := timeout > 0, engine.Deadline(timeout)
 	r, err = c.acquireAll(ctx, wait, deadline, demands, &grants)

@@ -21,10 +21,7 @@ import (
 )
 
 // A Client creates the limiters of one Redis. Use one Client per process and Redis: a release or a new rate wakes at
-// once only the callers that wait in its own Client.
-//
-// A Client has no goroutine while no call is in flight or waits, and never a connection or a finalizer of its own. Methods
-// are safe for concurrent use.
+// once only the callers that wait in its own Client. Methods are safe for concurrent use.
 type Client struct {
 	cfg     config
 	policy  *outage.Policy
@@ -41,18 +38,14 @@ type Client struct {
 }
 
 // New returns a Client that uses rdb, which may be a redis.Client, a ClusterClient, a Ring, or a failover client. The
-// caller remains responsible for closing rdb. New sends nothing to Redis. It returns ErrInvalidArgument, and no
-// Client, if rdb is nil or an option is out of range.
+// caller remains responsible for closing rdb. New sends nothing to Redis. It returns ErrInvalidArgument if rdb is nil
+// or an option is out of range.
 //
-// A Ring sends the keys of a shard that has failed three heartbeats, which takes about 2 s, to other shards. The
-// limiters of a Client stay where they are: while their shard is down, calls return ErrUnavailable or follow the
-// [OutagePolicy]. This holds for the shards of RingOptions.Addrs. Once SetAddrs has changed them, calls go where the Ring
-// sends them, and a limiter whose shard goes down begins anew on another one. Call New while all shards are up: one that
-// was down then, and that SetAddrs removes without adding another, counts as down until a new Ring and Client are made.
+// The limiters of a Ring never move to another shard because their own is down, unless SetAddrs has changed the shards:
+// calls return ErrUnavailable or follow the [OutagePolicy]. Call New while all shards are up.
 //
-// Calls that arrive while others are in flight are sent together in one pipeline, even if their limiters differ. For
-// these go-redis runs ProcessPipelineHook of rdb's hooks, and ProcessHook for a call that is sent alone. New adds a
-// hook to a ClusterClient or a Ring that sends each to its node, so add your own hooks before you call New.
+// Calls that arrive while others are in flight share a pipeline, for which go-redis runs ProcessPipelineHook. Add hooks
+// to a ClusterClient or a Ring before you call New. See "Shared round trips" and "On a ring" in docs/design/engine.md.
 func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	c := &Client{
 		cfg: config{
@@ -111,9 +104,8 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Client, error) {
 	return c, nil
 }
 
-// ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID]. If it is a UUID, as by
-// default, its first four digits are those by which rrl and the page know the process, as in "Go 28d0", or, with [WithRedisson316], the first two
-// and 00. [Hook].Started is told both.
+// ID returns the client's id, which identifies its own permits in a [PerClient] limiter; see [WithClientID] and
+// [ClientInfo].
 func (c *Client) ID() string {
 	if c == nil {
 		return ""
@@ -121,9 +113,8 @@ func (c *Client) ID() string {
 	return c.cfg.clientID
 }
 
-// OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed] if it was not used. The limiters of
-// the Client follow it unless [RateLimiter.OnOutage] gives a handle another one. A middleware, or any program that
-// makes decisions of its own while Redis is unavailable, can follow it too.
+// OutagePolicy returns the policy that [WithOutagePolicy] set, or [FailClosed], for a middleware that makes decisions
+// of its own.
 func (c *Client) OutagePolicy() OutagePolicy {
 	if c == nil {
 		return FailClosed()
@@ -132,12 +123,9 @@ func (c *Client) OutagePolicy() OutagePolicy {
 }
 
 // Close fails the callers that wait, and every later call, with ErrClosed. It closes neither the redis client nor any
-// limiter in Redis. Permits that are granted to a caller after Close has failed it are given back.
-//
-// Close waits at most one second for that and for the calls in flight to end. Afterwards the Client has no timer, and
-// only the goroutines of calls that Redis has not replied to. These end with the read timeout of the redis client, as
-// do callers that make their calls themselves with a context that cannot end. Close always returns nil and may be
-// called again.
+// limiter in Redis. It gives back permits that are granted to a caller afterwards, and waits at most one second for
+// calls in flight; those that take longer end with the read timeout of the redis client. It always returns nil and may
+// be called again.
 func (c *Client) Close() error {
 	if c != nil && c.engine != nil {
 		c.once.Do(c.engine.Close)
@@ -148,10 +136,9 @@ func (c *Client) Close() error {
 // errNotMade is the error of a Client that is nil or the zero value.
 var errNotMade = invalid("the Client is not one that New returned")
 
-// RateLimiter returns the limiter with the given name. It sends nothing, and may be called for each request: for a name
-// that was asked for recently, of which a Client without [WithNameMapper] remembers 4,096, it allocates nothing. All
-// values with the same name are the same limiter. If the name cannot be used, or the Client is not one that New returned, every call of the
-// limiter returns ErrInvalidArgument or ErrNameNotClusterSafe.
+// RateLimiter returns the limiter with the given name. It sends nothing, and may be called for each request: for the
+// last 4,096 names it allocates nothing, unless there is a [WithNameMapper]. If the name cannot be used, calls of the
+// limiter return ErrInvalidArgument or ErrNameNotClusterSafe.
 func (c *Client) RateLimiter(name string) *RateLimiter {
 	if c == nil || c.engine == nil {
 		return &RateLimiter{name: name, err: errNotMade}
@@ -197,18 +184,10 @@ var (
 // pingTimeout is how long Ping waits for its reply.
 const pingTimeout = 2 * time.Second
 
-// Ping asks Redis for a reply, waits at most two seconds for it, and returns nil if there was one. Call it when
-// the program starts: it reports a wrong address, password or TLS setting at once, whereas requests that wait would
-// go on waiting as [WithOutageLimit] says. The error says what to check.
-//
-// If a connection of the pool is broken or silent, Ping asks on a new one as well. Through Sentinel it may take DialTimeout and
-// ReadTimeout longer, as go-redis does beside a Sentinel that does not reply.
-//
-// Ping asks any node of a cluster or shard of a ring, even while Redis is known to be unavailable. It neither begins
-// nor ends an outage.
-//
-// Ping returns ErrUnavailable, ErrOverloaded, the error of Redis, such as that of a wrong password, ctx.Err(),
-// ErrClosed, or ErrInvalidArgument if ctx is nil.
+// Ping asks Redis for a reply and waits at most two seconds for it, and for DialTimeout and ReadTimeout more if a
+// Sentinel does not reply. Call it when the program starts: it reports a wrong address, password or TLS setting at
+// once, whereas requests that wait go on waiting as [WithOutageLimit] says. It asks any node of a cluster or shard of a
+// ring, even during an outage, and neither begins nor ends one. It returns the common errors, such as ErrUnavailable.
 func (c *Client) Ping(ctx context.Context) error {
 	switch {
 	case ctx == nil:

@@ -21,9 +21,9 @@
 //		return errors.New("too many text messages")
 //	}
 //
-// [New] returns a [Client], of which a process needs one for each Redis. [Client.Ping] tells at the start whether Redis
-// replies. The rate of a limiter is in Redis. A handle of [RateLimiter.WithRate] sets it if there is none; a limiter
-// that has a rate keeps it until [RateLimiter.SetRate] changes it.
+// [New] returns a [Client], of which a process needs one for each Redis, and [Client.Ping] tells whether Redis replies.
+// The rate of a limiter is in Redis. A handle of [RateLimiter.WithRate] sets it if there is none; a limiter that has a
+// rate keeps it until [RateLimiter.SetRate] changes it.
 //
 // Three methods acquire permits. All grant by the same limit: by the clock of Redis, no window of length Rate.Interval
 // holds more than Rate.Permits permits.
@@ -36,21 +36,18 @@
 // [ErrUnavailable], those that wait after half a minute: see [WithOutageLimit], and [WithOutagePolicy] to grant permits
 // nevertheless. [Client.TryAcquireAll] takes permits of several limiters, [RateLimiter.AcquireGrant] those of work
 // whose cost is not known yet, and [RateLimiter.CoolDown] pauses all callers. [RateLimiter.Admin] has what an operator
-// uses: what Redis holds, its TTL, repair and deletion.
-//
-// Clients and limiters are safe for concurrent use. An idle limiter has no goroutine, timer or finalizer.
+// uses. An idle limiter has no goroutine, timer or finalizer.
 //
 // The other packages:
 //
 //   - [github.com/goredisson/ratelimiter/httplimit/inbound] limits the requests that an HTTP server receives, grpclimit
 //     the calls of a gRPC server.
 //   - [github.com/goredisson/ratelimiter/httplimit] keeps the requests that a program sends within the limits of a
-//     platform. Its subpackage platform knows some of these, and rulefile reads limits from a file. Command rrl-gateway
-//     is a proxy for programs in other languages.
+//     platform, from its subpackage platform or a file that rulefile reads. The command rrl-gateway is a proxy that does
+//     so.
 //   - [github.com/goredisson/ratelimiter/limit] has other algorithms, such as token bucket, GCRA and calendar quotas.
-//   - otelratelimiter and prometheusratelimiter provide metrics, with metricname; ratelimiterpage is a web page that
-//     shows live limiters; ratelimitertest tests programs in virtual time.
+//   - otelratelimiter, prometheusratelimiter and metricname are for metrics, ratelimiterpage is a web page of live
+//     limiters, and ratelimitertest tests programs in virtual time.
 //
-// In the repository, docs/README.md lists all pages: docs/quickstart.md is a first program, docs/from-java.md is about
-// replacing Redisson, docs/compatibility.md lists the differences, and docs/design/protocol.md describes what is in Redis.
+// In the repository, docs/README.md lists all pages; docs/compatibility.md has the differences from Redisson.
 package ratelimiter

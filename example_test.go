@@ -190,7 +190,7 @@ func ExampleHook() {
 	client, _ := ratelimiter.New(redis.NewClient(&redis.Options{Addr: redisAddr}), ratelimiter.WithHook(ratelimiter.Hook{
 		Request: func(_ context.Context, r ratelimiter.RequestInfo) {
 			if r.Operation == ratelimiter.OperationAllow && r.Outcome == ratelimiter.RequestRejected {
-				fmt.Println(r.Limiter, "has", r.Available, "permits for a request of", r.Permits)
+				fmt.Println(r.Limiter, "rejected a request of", r.Permits, "with", r.Available, "left")
 			}
 		},
 		Call: func(c ratelimiter.CallInfo) {
@@ -209,7 +209,7 @@ func ExampleHook() {
 	for range 2 {
 		_, _ = limiter.Allow(context.Background(), 2)
 	}
-	// Output: hooked has 1 permits for a request of 2
+	// Output: hooked rejected a request of 2 with 1 left
 }
 
 // A process whose connections have the id of its Client in their name. rrl inspect and the page show it as "Go 28d0, orders at 10.0.0.7".

@@ -10,8 +10,8 @@ import (
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
-// An ExpireCondition makes [Admin.Expire] depend on the current TTL of each key. A key without a TTL counts as
-// living forever. The zero value is no condition.
+// An ExpireCondition makes [Admin.Expire] depend on the TTL of each key, where none counts as forever. The zero value
+// is no condition.
 type ExpireCondition struct{ flag string }
 
 // IfSet returns the condition that a key has a TTL, like Redisson's expireIfSet.
@@ -26,13 +26,10 @@ func IfGreater() ExpireCondition { return ExpireCondition{"GT"} }
 // IfLess returns the condition that the new TTL is shorter, like Redisson's expireIfLess.
 func IfLess() ExpireCondition { return ExpireCondition{"LT"} }
 
-// Expire has Redis delete the limiter after ttl. With it go the permits in use of an [Overall] limiter, and those of
-// this client in a [PerClient] limiter. Expire reports whether any key took the TTL; it takes at most one condition,
-// which is checked for each key separately. If the rate has a KeepAlive, the next acquire sets the TTL anew.
-//
-// Expire returns ErrInvalidArgument if ttl is less than a millisecond or not a whole number of milliseconds, or if
-// there are two conditions. Other errors are ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, and those from
-// Redis.
+// Expire has Redis delete the limiter and its permits in use after ttl, in a [PerClient] limiter those of this client.
+// It reports whether any key took the TTL, and takes at most one condition, which is checked for each key separately.
+// If the rate has a KeepAlive, the next acquire sets the TTL anew. Expire returns ErrInvalidArgument unless ttl is a
+// whole number of milliseconds above 0.
 func (a Admin) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCondition) (bool, error) {
 	l := a.limiter
 	if err := l.ready(ctx); err != nil {
@@ -48,10 +45,9 @@ func (a Admin) Expire(ctx context.Context, ttl time.Duration, cond ...ExpireCond
 	return a.expire(ctx, n, "", cond)
 }
 
-// ExpireAt is like [Admin.Expire] with an instant instead of a TTL; the instant is rounded down to a
-// millisecond. An instant in the past deletes the limiter at once. ExpireAt returns ErrInvalidArgument for the zero
-// time and for an instant more than 2^53 milliseconds after 1970. Other errors are those of Expire, such as
-// ErrUnavailable.
+// ExpireAt is like [Admin.Expire] with an instant instead of a TTL, rounded down to a millisecond. An instant in the
+// past deletes the limiter at once. It returns ErrInvalidArgument for the zero time and for an instant more than 2^53
+// milliseconds after 1970.
 func (a Admin) ExpireAt(ctx context.Context, at time.Time, cond ...ExpireCondition) (bool, error) {
 	l := a.limiter
 	if err := l.ready(ctx); err != nil {
@@ -87,16 +83,14 @@ func (a Admin) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) 
 	return link.Do(ctx, &l.handle.Link, l.redis.Expire(ttl, at, c.flag))
 }
 
-// ClearExpire removes the TTL from the limiter's keys and reports whether any key had one. It returns ctx.Err(),
-// ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis.
+// ClearExpire removes the TTL from the limiter's keys and reports whether any key had one.
 func (a Admin) ClearExpire(ctx context.Context) (bool, error) {
 	return do(ctx, a.limiter, (*redisson.Limiter).ClearExpire)
 }
 
-// TTL returns how long the limiter still lives, to the millisecond, or 0 if it does not expire, for which Redisson's
-// remainTimeToLive returns -1. It returns the longest time.Duration, 292 years, for a limiter that lives longer. TTL
-// returns ErrNotInitialized if the limiter does not exist, for which Redisson returns -2. Other errors are ctx.Err(),
-// ErrClosed, ErrUnavailable, ErrOverloaded, and those from Redis.
+// TTL returns how long the limiter still lives, to the millisecond and at most 292 years, or 0 if it does not expire,
+// for which Redisson's remainTimeToLive returns -1. It returns ErrNotInitialized if the limiter does not exist, for
+// which Redisson returns -2.
 func (a Admin) TTL(ctx context.Context) (time.Duration, error) {
 	ttl, err := do(ctx, a.limiter, (*redisson.Limiter).TTL)
 	return ttlOf(ttl), err
@@ -111,9 +105,8 @@ func ttlOf(d time.Duration) time.Duration {
 	return max(d, time.Millisecond)
 }
 
-// ExpireTime returns the instant at which the limiter expires, by the clock of Redis and to the millisecond, or the
-// zero time if it does not expire. For a limiter that lives longer than 2^53 ms it returns the instant in 2^53 ms.
-// ExpireTime returns the same errors as [Admin.TTL], such as ErrUnavailable.
+// ExpireTime returns the instant at which the limiter expires, by the clock of Redis, to the millisecond and at most
+// 2^53 ms from now, or the zero time if it does not expire. It returns the same errors as [Admin.TTL].
 func (a Admin) ExpireTime(ctx context.Context) (time.Time, error) {
 	return do(ctx, a.limiter, (*redisson.Limiter).ExpireTime)
 }

@@ -12,13 +12,12 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// ErrSettled is the error of [Grant.Settle] and [Grant.Cancel] if the grant has been settled or canceled, or another
-// call is settling it now.
+// ErrSettled is the error of [Grant.Settle] and [Grant.Cancel] if the grant has been settled, or is being so.
 var ErrSettled = errors.New("ratelimiter: the grant has been settled")
 
 // A Grant is the permits that one call acquired, whose number can be corrected afterwards. Use it for work whose cost
-// is known only when it is done, such as the tokens of a language model. A Grant that is never settled counts with
-// the permits acquired. It is safe for concurrent use. The zero value is not usable.
+// is known only when it is done, such as the tokens of a language model. One that is never settled counts with the
+// permits acquired. It is safe for concurrent use. The zero value is not usable.
 type Grant struct {
 	limiter *RateLimiter
 	permits int64
@@ -27,15 +26,14 @@ type Grant struct {
 }
 
 // AcquireGrant is like [RateLimiter.Acquire] and returns a [Grant] that can be settled. It returns the same errors,
-// such as ErrUnavailable. Redis stores each such grant as a member of its own, whereas equal requests share one; with
-// many concurrent requests AcquireGrant costs more than Acquire.
+// such as ErrUnavailable. It costs more than Acquire, of which equal requests at the same time share a member.
 func (l *RateLimiter) AcquireGrant(ctx context.Context, permits int64) (*Grant, error) {
 	g, _, err := l.acquireGrant(ctx, permits, true, 0)
 	return g, err
 }
 
-// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled. If ok is false, the permits
-// were not acquired in time, which is not an error, or err says why. It returns the same errors, such as ErrUnavailable.
+// TryAcquireGrant is like [RateLimiter.TryAcquire] and returns a [Grant] that can be settled if ok is true. It returns
+// the same errors, such as ErrUnavailable.
 func (l *RateLimiter) TryAcquireGrant(ctx context.Context, permits int64, timeout time.Duration) (g *Grant, ok bool, err error) {
 	return l.acquireGrant(ctx, permits, timeout > 0, timeout)
 }
@@ -51,7 +49,7 @@ func (l *RateLimiter) acquireGrant(ctx context.Context, permits int64, wait bool
 	return &Grant{limiter: l, permits: permits, asked: r.Asked}, true, nil
 }
 
-// Limiter returns the limiter that the permits were acquired from, nil if g is nil.
+// Limiter returns the limiter of the permits, nil if g is nil.
 func (g *Grant) Limiter() *RateLimiter {
 	if g == nil {
 		return nil
@@ -67,29 +65,21 @@ func (g *Grant) Permits() int64 {
 	return g.permits
 }
 
-// Cancel gives the permits back, as if they had not been acquired. It is Settle(ctx, 0), with the same errors.
+// Cancel gives the permits back. It is Settle(ctx, 0), with the same errors.
 func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 
-// Settle changes the grant to the number of permits that were actually used. If that is less than was acquired, the
-// rest is free at once, for callers that wait as well, or in a cool-down when that ends. If it is more, the difference is taken even when fewer permits
-// are left. Then the limiter owes permits, and grants nothing until enough grants have expired. The instant of the
-// grant does not change.
+// Settle changes the grant to the number of permits that were actually used. What is left of it is free at once, or in
+// a cool-down when that ends. What is used beyond it is taken even when fewer permits are left: then the limiter owes
+// permits, for which Redisson's availablePermits may be negative, and grants nothing until enough have expired.
+// The instant of the grant stays.
 //
-// A rate lowered with [KeepState] takes the permits that it has no room for out of the oldest grants. If Settle
-// lowers such a grant, it frees what the grant still holds above actual; if it raises one, it does nothing. A window
-// that began before the rate was lowered holds no more than the old rate.
+// Settle does nothing, and returns no error, if the grant has expired, if an [OutagePolicy] granted it, or if a
+// cool-down, [RateLimiter.Release] or a lower rate removed it. It raises no grant that a lower rate made smaller. A
+// reply that is lost does not settle it twice.
 //
-// Settle does nothing, and returns no error, if the grant has expired, if an [OutagePolicy] granted it, or if the
-// grant was removed by a cool-down, by [RateLimiter.Release] or by a lower rate. A reply that is lost does not settle
-// it twice.
-//
-// Settle returns ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, ctx.Err(), ErrClosed, ErrUnavailable,
-// ErrOverloaded, or an error from Redis. If ctx had ended, or the Client was closed, before the call, the grant is as
-// before, and may be settled to any number. After any other of the last five it may or may not have been settled. Make
-// the same call again to be sure; a call with another number returns ErrSettled.
-//
-// Java reads such a grant like any other. As long as the limiter owes permits, Redisson's availablePermits may be
-// negative.
+// Settle returns ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, or a common error. If ctx had ended, or
+// the Client was closed, before the call, the grant is as before. After any other common error it may or may not have
+// been settled: make the same call again to be sure; one with another number returns ErrSettled.
 func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if g == nil || g.limiter == nil {
 		return invalid("the Grant is not one that AcquireGrant returned")

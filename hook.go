@@ -13,34 +13,25 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A Hook holds functions that a Client calls as it works, for metrics and traces; see [WithHook]. A Client skips
-// functions that are nil.
-//
-// A Client calls them without holding a lock, in the goroutine of the request or call in question, and the calls may
-// overlap. They must not block. If one of them panics, Event of all Hooks is called with an event of kind [Panicked],
-// and nothing else happens.
+// A Hook holds functions that a Client calls, unless they are nil, for metrics and traces; see [WithHook]. It calls
+// them without holding a lock, in the goroutine of the request or call in question, and the calls may overlap. They
+// must not block. If one panics, all Hooks get an event of kind [Panicked], and nothing else happens.
 type Hook struct {
-	// Started is called once, by New, with what identifies the Client in Redis, for a log or a metric.
+	// Started is called once, by New.
 	Started func(ClientInfo)
-	// Request is called exactly once for each request for permits, when it has ended, whatever its outcome. The
-	// context is that of the request.
+	// Request is called exactly once for each request for permits, when it has ended, with its context.
 	Request func(context.Context, RequestInfo)
-	// Waiting is called with delta 1 when a request that may wait begins, and with delta -1 when it has ended.
-	// It is not called for a request whose arguments are invalid.
+	// Waiting is called with delta 1 when a valid request that may wait begins, and with delta -1 when it has ended.
 	Waiting func(limiter string, delta int)
-	// Call is called once for each attempt at a script call, when Redis has replied or the attempt has failed.
-	// The requests of many callers may share a call.
+	// Call is called once for each attempt at a script call, when it has ended. Many requests may share one.
 	Call func(CallInfo)
-	// Event is called with every event of the Client, for logs, metrics and alarms. An outage concerns one shard of a
-	// ring, and one limiter on a cluster, or several limiters whose names hash alike. Otherwise it concerns the whole
-	// Client. The two events of an outage that ends at once may arrive in either order; their Time is right in any
-	// case.
+	// Event is called with every event. The two events of an outage that ends at once may arrive in either order; their
+	// Time is right.
 	Event func(Event)
 }
 
-// WithHook adds a Hook to those that a Client calls. The modules otelratelimiter and prometheusratelimiter provide
-// Hooks for metrics, and [LogHook] returns one that writes a log. By default there is none, and requests are not
-// timed.
+// WithHook adds a Hook to those that a Client calls: otelratelimiter and prometheusratelimiter provide some for
+// metrics, and [LogHook] one that writes a log. By default there is none, and requests are not timed.
 func WithHook(h Hook) Option {
 	return func(c *config) { c.hooks = append(c.hooks, h) }
 }
@@ -49,7 +40,6 @@ func WithHook(h Hook) Option {
 // [OperationPeek] or [OperationReserve].
 type Operation string
 
-// The operations of the requests that a [Hook] reports.
 const (
 	OperationAllow   Operation = "allow"   // Allow, or TryAcquire that does not wait
 	OperationAcquire Operation = "acquire" // Acquire, or TryAcquire that waits
@@ -62,7 +52,6 @@ const (
 // [RequestCanceled] or [RequestError].
 type RequestOutcome string
 
-// The outcomes of the requests that a [Hook] reports.
 const (
 	RequestGranted  RequestOutcome = "granted"
 	RequestRejected RequestOutcome = "rejected" // at once, because it does not wait or its time is known to be too short
@@ -74,18 +63,17 @@ const (
 // A RequestInfo describes a request for permits that has ended. A Peek is granted if its permits could have
 // been acquired.
 type RequestInfo struct {
-	// Limiter is the name of the limiter, as RateLimiter.Name returns it. For OperationAll it is the limiter that
-	// rejected, or that of the first demand.
+	// Limiter is the name of the limiter. For OperationAll it is the limiter that rejected, or that of the first
+	// demand.
 	Limiter   string
 	Operation Operation
 	Outcome   RequestOutcome
-	// Permits is the number of permits requested, of all limiters together. For OperationAll it is 0 if a demand is
-	// invalid.
+	// Permits is how many were requested, for OperationAll by all demands together, or 0 if one is invalid.
 	Permits int64
 	// Begin is when the request was made, by the clock of this process, and Duration how long it took.
 	Begin    time.Time
 	Duration time.Duration
-	// Degraded reports that Redis was unavailable and an [OutagePolicy] decided the request.
+	// Degraded reports that an [OutagePolicy] decided the request.
 	Degraded bool
 	// Replied reports that a reply of Redis decided the request. Then Available, Rate and ClockSkew are from that
 	// reply, as in a [Result].
@@ -93,54 +81,45 @@ type RequestInfo struct {
 	Available int64
 	Rate      Rate
 	ClockSkew time.Duration
-	// CallContext has the values of the context of the call that decided the request, under which the redis client
-	// traces the call. That is the context of the first of the requests that shared the call, but it is never
-	// canceled. It is nil if no call was made for the request, or if the request was a Peek or was for several
-	// limiters.
+	// CallContext has the values of the context under which the redis client traced the call: that of the first request
+	// that shared it. It is never canceled, and nil without a call, for a Peek, and for several limiters.
 	CallContext context.Context
-	// Err is the error that the request returned.
-	Err error
+	Err         error // that the request returned
 }
 
 // A ClientInfo is what identifies a Client in Redis.
 type ClientInfo struct {
 	ID string // as [Client.ID] returns it
-	// Process is four hexadecimal digits with which the Client's grants begin, and by which rrl and the page know it: "28d0" for what
-	// they show as "Go 28d0". They are those of the ID if that is a UUID, and otherwise random; with [WithRedisson316] the last two are 00.
+	// Process is four hexadecimal digits by which rrl and the page know the Client, as in "Go 28d0": those of the ID if
+	// that is a UUID, otherwise random ones; with [WithRedisson316] the last two are 00.
 	Process string
 }
 
 // A CallInfo describes one attempt at a script call.
 type CallInfo struct {
-	// Script is the name of the script, such as "acquire".
-	Script string
-	// Limiter is the name of the limiter, or the first of several.
-	Limiter string
-	// Requests is the number of requests that share the call, at least 1.
+	Script  string // such as "acquire"
+	Limiter string // or the first of several
+	// Requests is how many requests share the call.
 	Requests int64
 	Duration time.Duration
 	// Refunded is how many permits the call gave back because the requests that they were granted to had ended.
-	// Permits that no call could give back are free after one interval.
 	Refunded int64
-	// Healed is what the call repaired in Redis. It is zero for nearly every call.
+	// Healed is what the call repaired, zero for nearly every call.
 	Healed Healed
 	// Err is nil if Redis executed the script without an error.
 	Err error
 }
 
-// Healed counts the permits that a call has repaired, because it found the state of a limiter broken. The fields are
-// named after the checks of rrl doctor in docs/findings.md, which says for each state what it does to callers of
-// Redisson and where it comes from. If Redis executed a call and its reply was lost, its repairs are not counted.
+// Healed counts the permits that a call has repaired, unless its reply was lost. The fields are named after the checks
+// of rrl doctor, which docs/findings.md explains.
 type Healed struct {
-	// Value is the rate if the number of permits left was no whole number, or was missing while some were in use. The
-	// call rebuilt it from the grants.
+	// Value is the rate if the number of permits left was missing or no whole number, and was rebuilt from the grants.
 	Value int64
 	// Lost is how many permits were neither left nor in use. They are free again.
 	Lost int64
-	// Surplus is by how many the permits left and in use exceeded the rate. The call removed these permits.
+	// Surplus is by how many the permits left and in use exceeded the rate. They were removed.
 	Surplus int64
-	// Clock is how many permits are in grants that the call was the first to find dated ahead of the clock. They are
-	// free one interval later, whatever their date.
+	// Clock is how many permits were found dated ahead of the clock. They are free one interval later.
 	Clock int64
 }
 

@@ -10,18 +10,13 @@ import (
 	"time"
 )
 
-// LogHook returns a Hook that writes a log. The levels are:
-//
-//   - Error for a panic.
-//   - Warn for the begin of an outage, for a rate change, for mixed layouts, and for a request with the outcome
-//     [RequestError].
-//   - Info for the end of an outage, for permits that were healed, and for a Client that New returns, with its id and the process
-//     as which rrl and the page know it.
-//   - Debug for all other requests, such as rejected ones and those whose context ended.
+// LogHook returns a Hook that writes a log: at level Error a panic; at Warn the begin of an outage, a rate change,
+// mixed layouts, and a request with the outcome [RequestError]; at Info the end of an outage, permits that were healed,
+// and the start of a Client; at Debug all other requests.
 //
 // Each record has the name of the limiter, which may contain a user or an address. Of requests that fail with the same
-// kind of error, such as [ErrUnavailable], it warns once in ten seconds, however many there are, and writes the others at
-// level Debug. The next warning has their number as similar.
+// kind of error, it warns once in ten seconds and writes the others at Debug; the next warning has their number as
+// similar.
 func LogHook(logger *slog.Logger) Hook {
 	var failures failureLog
 	return Hook{

@@ -210,6 +210,7 @@ func TestLeaveFreeArguments(t *testing.T) {
 			{1, 0, 1, ErrInvalidArgument, "LeaveFree: the age of 0s"},
 			{1, -1, 1, ErrInvalidArgument, "LeaveFree: the age of -1ns"},
 			{6, time.Second, 5, ErrPermitsExceedRate, "and to leave 6 free, whose rate is 10"},
+			{10, time.Second, 1, ErrPermitsExceedRate, "asked for 1 permit of "},
 			{10, time.Second, 1, ErrPermitsExceedRate, "and to leave 10 free, whose rate is 10"},
 			{6, time.Second, 4, nil, ""},
 			{0, time.Second, 10, nil, ""},

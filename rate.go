@@ -12,48 +12,41 @@ import (
 )
 
 // A Rate is the limit that Redis stores for a limiter: Permits permits in any window of length Interval. Rates are
-// comparable with ==. The zero value is not a valid rate. The type corresponds to Redisson's RateLimiterConfig. The
-// algorithms of package limit have a Rate, too: there Interval may be a whole number of microseconds, and Permits and
-// Interval are all that is set.
+// comparable with ==. The zero value is not a valid rate. The type corresponds to Redisson's RateLimiterConfig.
 type Rate struct {
-	// Type tells whether all clients share the permits or each client has its own.
 	Type RateType
 	// Permits is the number of permits that may be acquired within any Interval, from 1 to 2^32-1.
 	Permits int64
-	// Interval is the length of the window: a whole number of milliseconds, and at least one. Like Redisson, this
-	// package dates grants in whole milliseconds. By a finer clock a window of Interval may therefore hold more than
-	// Permits, but one that is a millisecond shorter does not. From 100 ms on this inaccuracy is less than one
-	// percent; an Interval of 1 ms guarantees nothing.
+	// Interval is the length of the window: a whole number of milliseconds above 0, or of microseconds in package limit.
+	// Like Redisson, this package dates grants in whole milliseconds. So by a finer clock Permits holds for a window
+	// that is a millisecond shorter: an error of one percent at 100 ms, and no limit at 1 ms.
 	Interval time.Duration
 	// KeepAlive is how long the limiter lives after the last acquire, granted or rejected; then Redis deletes it
-	// together with its rate. Callers that wait for this limiter alone renew it. A [Client.AcquireAll] that waits
-	// behind others for another limiter does not, so KeepAlive should be longer than such callers wait. It is 0 for a
-	// limiter that stays, or a whole number of milliseconds and at least Interval. Redisson before 3.38.0 ignores it.
+	// together with its rate. Callers that wait renew it, but in [Client.AcquireAll] not while they wait for another
+	// limiter. It is 0 for a limiter that stays, or a whole number of milliseconds and at least Interval. Redisson
+	// before 3.38.0 ignores it.
 	KeepAlive time.Duration
-	// MinGap is the minimum time between two permits, which prevents bursts: after a grant of n permits the next grant
-	// is at least n gaps later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. All
-	// processes that use this package obey it. Redisson ignores it, and leaves it in place.
+	// MinGap is the minimum time between two permits: after a grant of n permits the next grant is at least n gaps
+	// later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. Redisson ignores it.
 	MinGap time.Duration
 }
 
-// PerSecond returns the rate of that many permits per second, which all clients share.
+// PerSecond returns the [Overall] rate of that many permits per second.
 func PerSecond(permits int64) Rate { return Rate{Permits: permits, Interval: time.Second} }
 
-// PerMinute returns the rate of that many permits per minute, which all clients share.
+// PerMinute returns the [Overall] rate of that many permits per minute.
 func PerMinute(permits int64) Rate { return Rate{Permits: permits, Interval: time.Minute} }
 
-// PerHour returns the rate of that many permits per hour, which all clients share.
+// PerHour returns the [Overall] rate of that many permits per hour.
 func PerHour(permits int64) Rate { return Rate{Permits: permits, Interval: time.Hour} }
 
-// Every returns the rate of one permit in each interval, which all clients share.
+// Every returns the [Overall] rate of one permit in each interval.
 func Every(interval time.Duration) Rate { return Rate{Permits: 1, Interval: interval} }
 
-// ParseRate returns the rate that a text says, such as "10/s", "100/1m30s" or "1000/day": a number of permits, and an interval
-// as [time.ParseDuration] takes it, or in sec, second, min, minute, hr, hour, d or day, with a number or without one. A day is 24
-// hours. It is the inverse of [Rate.String], and takes what that writes:
-// "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s". It returns ErrInvalidArgument for any other text, and for a rate that is
-// out of range. An interval such as that of "1/500us" is for package limit alone: for a limiter of this package it is
-// out of range.
+// ParseRate returns the rate that a text says, such as "10/s", "100/1m30s" or "1000/day": a number of permits, and an
+// interval as [time.ParseDuration] takes it, or in sec, second, min, minute, hr, hour, d or day (24 hours), with a
+// number or without. It also takes what [Rate.String] writes: "PER_CLIENT 5/10s keep-alive 1h0m0s gap 1s". It returns
+// ErrInvalidArgument for any other text, and for a rate out of range. Microseconds are for package limit alone.
 func ParseRate(text string) (Rate, error) {
 	var r Rate
 	words := strings.Split(text, " ")
@@ -147,11 +140,9 @@ const (
 )
 
 // WithRate returns a handle of the same limiter that carries its rate. If a call that acquires permits finds the
-// limiter without a rate, it sets r as [RateLimiter.TrySetRate] does and goes on. That happens when the limiter is
-// new, when it was evicted, and when Redis was flushed. A limiter that has a rate keeps it, even if it differs from
-// r. The other calls of the handle, such as Release and Peek, still return ErrNotInitialized. If r is out of range,
-// every call of the handle returns ErrInvalidArgument. The default is to carry no rate, because Java may be the one
-// to set it.
+// limiter without a rate, because it is new or Redis has lost it, it sets r as [RateLimiter.TrySetRate] does and goes
+// on. A limiter that has a rate keeps it, even if it differs from r. The other calls of the handle, such as Release and
+// Peek, still return ErrNotInitialized.
 func (l *RateLimiter) WithRate(r Rate) *RateLimiter {
 	handle := *l.made()
 	handle.rate = &r

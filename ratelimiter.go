@@ -15,14 +15,13 @@ import (
 // A RateLimiter is a handle of a limiter in Redis. All users of the same name share the limiter: other values of this
 // type, other processes, and Java programs that use Redisson's RRateLimiter.
 //
-// A RateLimiter allows Rate.Permits permits within any window of length Rate.Interval (a sliding log). A request asks
-// for 1 to Rate.Permits permits, which become free again one interval after they were acquired. Callers of one Client
-// that wait are served first come, first served; the order among callers of several Clients is undefined. The limiter
-// counts its grants, and not what callers do with them: 20 calls granted at one instant may reach another server
-// together with 20 that are granted an interval later.
+// It allows Rate.Permits permits within any window of length Rate.Interval (a sliding log). Permits become free again
+// one interval after they were acquired. Callers of one Client that wait are served first come, first served; the order
+// among callers of several Clients is undefined. The limiter counts its grants, and not what callers do with them:
+// requests of two intervals may reach another server together.
 //
-// The zero value is not usable; use [Client.RateLimiter] to make one. Calls of the zero value, or of nil, return
-// ErrInvalidArgument. Methods are safe for concurrent use.
+// Methods such as [RateLimiter.OnOutage] return another handle of the limiter. Calls of a handle that was made with an
+// argument out of range, of the zero value and of nil return ErrInvalidArgument. Methods are safe for concurrent use.
 type RateLimiter struct {
 	client *Client
 	name   string
@@ -33,15 +32,15 @@ type RateLimiter struct {
 	rate   *Rate            // that it sets where there is none, or nil
 }
 
-// A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], as RateLimiterArgs does in
-// Redisson 4.4.0 and later.
+// A RateOption configures [RateLimiter.SetRate] and [RateLimiter.UpdateRate], like RateLimiterArgs in Redisson 4.4.0
+// and later.
 type RateOption func(*rateOptions)
 
 type rateOptions struct{ keepState bool }
 
-// KeepState returns a RateOption that keeps the permits in use. Those acquired within the new interval count against
-// the new rate. If they exceed it, no permit is granted until enough of them have expired. Permits are never kept
-// when the limiter gets another type. The default is to forget them and start with all permits free.
+// KeepState returns a RateOption that keeps the permits in use, unless the limiter gets another type. Those acquired
+// within the new interval count against the new rate; if they exceed it, nothing is granted until enough have expired.
+// The default is to start with all permits free.
 func KeepState() RateOption {
 	return func(o *rateOptions) { o.keepState = true }
 }
@@ -57,11 +56,8 @@ func do[T any](ctx context.Context, l *RateLimiter, op func(*redisson.Limiter) p
 // Name returns the name that was passed to [Client.RateLimiter], before any name mapping.
 func (l *RateLimiter) Name() string { return l.made().name }
 
-// TrySetRate sets the limiter's rate if it has none, and reports whether it did. A limiter that has a rate is left
-// unchanged. Callers of this Client that wait for the limiter ask again at once.
-//
-// TrySetRate returns ErrInvalidArgument for a rate that is out of range, ctx.Err(), ErrClosed, ErrUnavailable,
-// ErrOverloaded, or an error from Redis.
+// TrySetRate sets the limiter's rate if it has none, and reports whether it did. It returns ErrInvalidArgument for a
+// rate that is out of range, and the common errors, such as ErrUnavailable.
 func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 	if err := l.checkRate(ctx, r); err != nil {
 		return false, err
@@ -75,28 +71,21 @@ func (l *RateLimiter) TrySetRate(ctx context.Context, r Rate) (bool, error) {
 
 // SetRate sets the limiter's rate, whether or not it has one. Unless [KeepState] is given, it forgets the permits in
 // use: all of an [Overall] limiter, and those of this client of a [PerClient] limiter. A TTL of the limiter stays if
-// r.KeepAlive is 0; see [Admin.ClearExpire]. Callers of this Client that wait for the limiter ask again at
-// once.
+// r.KeepAlive is 0; see [Admin.ClearExpire].
 //
-// The other clients of a PerClient limiter have to fit the new rate, too. SetRate sees to that itself if it lowers
-// the rate, or sets it with KeepState where there was none. It first takes the permits that a client has left, and
-// then those of its oldest grants. It looks for the clients' keys as [Admin.Clients] does, which takes some
-// seconds for a million keys, and ignores keys that hold anything but the permits of a client. If Redis does not
-// allow SCAN, the other clients of this package adapt when they next acquire, but Redisson's may use up what was left
-// to them. With KeepState it looks for them, too, if the interval becomes longer, because their keys may have a TTL that was
-// enough for the old one. Any other rate needs no such search: clients adapt when they next acquire.
+// If the permits of other clients of a PerClient limiter may not fit the new rate, SetRate finds them as
+// [Admin.Clients] does and makes them fit. Without the right to SCAN, clients of this package adapt when they next
+// acquire, but Redisson's may use up what they had left.
 //
-// SetRate returns the same errors as [RateLimiter.TrySetRate]. After an error from Redis, ErrUnavailable, or an error
-// of ctx, the rate may or may not have been set. If it was lowered, the permits of other clients may not fit it yet;
-// [Admin.Heal] makes those of one client fit.
+// SetRate returns the same errors as [RateLimiter.TrySetRate]. After one from Redis, ErrUnavailable or ctx.Err() the
+// rate may or may not have been set, and other clients may not fit it yet; see [Admin.Heal].
 func (l *RateLimiter) SetRate(ctx context.Context, r Rate, opts ...RateOption) error {
 	_, err := l.setRate(ctx, r, false, opts)
 	return err
 }
 
-// UpdateRate is like [RateLimiter.SetRate] but only changes a limiter that has a rate, and reports whether it did. It
-// returns the same errors, such as ErrUnavailable and ErrOverloaded. It corresponds to updateRate in Redisson 4.4.0
-// and later.
+// UpdateRate is like [RateLimiter.SetRate] but only changes a limiter that has a rate, and reports whether it did, like
+// updateRate in Redisson 4.4.0 and later. It returns the same errors, such as ErrUnavailable.
 func (l *RateLimiter) UpdateRate(ctx context.Context, r Rate, opts ...RateOption) (bool, error) {
 	return l.setRate(ctx, r, true, opts)
 }
@@ -123,31 +112,26 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 }
 
 // Rate returns the limiter's rate. It returns ErrNotInitialized if the limiter has none, whereas Redisson's getConfig
-// returns a rate of 0 since 3.18.0. Other errors are ErrMalformed, ctx.Err(), ErrClosed, ErrUnavailable,
-// ErrOverloaded, and those from Redis.
+// returns a rate of 0 since 3.18.0, ErrMalformed, or a common error, such as ErrUnavailable.
 func (l *RateLimiter) Rate(ctx context.Context) (Rate, error) {
 	r, err := do(ctx, l, (*redisson.Limiter).Rate)
 	return rateOf(r), err
 }
 
-// AvailablePermits returns how many permits a call could acquire now, from 0 to the rate. It changes nothing in
-// Redis. Redisson's availablePermits, in contrast, reclaims expired permits, removes the TTL of the permits, and can
-// return more than the rate.
-//
-// AvailablePermits returns ErrNotInitialized, ErrMalformed, ErrConflict, ctx.Err(), ErrClosed, ErrUnavailable,
-// ErrOverloaded, or an error from Redis.
+// AvailablePermits returns how many permits a call could acquire now, from 0 to the rate. It changes nothing in Redis,
+// whereas Redisson's availablePermits reclaims expired permits, removes the TTL of the permits, and can return more
+// than the rate. It returns ErrNotInitialized, ErrMalformed, ErrConflict, or a common error, such as ErrUnavailable.
 func (l *RateLimiter) AvailablePermits(ctx context.Context) (int64, error) {
 	return do(ctx, l, (*redisson.Limiter).Available)
 }
 
-// Release gives permits back before their interval is over, by shrinking or removing the newest grants. It never
-// gives back more permits than are in use. Redisson's release, since 3.52.0, leaves the grants in place, so the same
-// permits become free again when the grants expire. Callers of this Client that wait for the limiter ask again at
-// once.
+// Release gives permits back before their interval is over, by shrinking or removing the newest grants, and never more
+// than are in use. Redisson's release, since 3.52.0, leaves the grants in place, so the same permits become free again
+// when the grants expire.
 //
-// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict,
-// ctx.Err(), ErrClosed, ErrUnavailable, ErrOverloaded, or an error from Redis. After ErrConflict, ErrUnavailable or
-// an error from Redis, all, some or none of the permits may have been given back.
+// Release returns ErrInvalidArgument if permits is not in 1..2^32-1, ErrNotInitialized, ErrMalformed, ErrConflict, or a
+// common error. After ErrConflict, ErrUnavailable or an error from Redis, some or all of the permits may have been
+// given back.
 func (l *RateLimiter) Release(ctx context.Context, permits int64) error {
 	if err := l.checkPermits(ctx, permits); err != nil {
 		return err

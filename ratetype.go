@@ -4,8 +4,8 @@ package ratelimiter
 
 import "github.com/goredisson/ratelimiter/internal/permit"
 
-// A RateType says which clients share a rate. It corresponds to Redisson's RateType. The zero value is Overall. It
-// is [Overall] or [PerClient].
+// A RateType says which clients share a rate, [Overall] or [PerClient], like Redisson's RateType. The zero value is
+// Overall.
 type RateType int
 
 const (

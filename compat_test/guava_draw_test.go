@@ -63,7 +63,7 @@ func drawGuava(ctx context.Context, rng *rand.Rand, idle bool) (guavaPlay, error
 		}
 		p.algorithm = limit.SmoothWarmingUp{PermitsPerSecond: rate, Warmup: d.span, ColdFactor: cold}
 	}
-	d.most = min(limit.Largest(p.algorithm), math.MaxInt32) // Guava's permits are an int
+	d.most = min(limit.MaxPerCall(p.algorithm), math.MaxInt32) // Guava's permits are an int
 	l, err := limit.NewLocal(p.algorithm)
 	if err != nil {
 		return p, err

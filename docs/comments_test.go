@@ -166,14 +166,18 @@ func TestDocLinks(t *testing.T) {
 	}
 }
 
-// TestPackageComments checks that a package comment fits a screen, and that those of the root and of platform lead to all that
-// they should: the calls that most programs make, the sibling packages, and each platform.
+// TestPackageComments checks that a package comment fits a screen, that go doc of the root is short enough to be read, and that the
+// comments of the root and of platform lead to all that they should: the calls that most programs make, the sibling packages, and
+// each platform.
 func TestPackageComments(t *testing.T) {
 	for _, dir := range publicPackages {
 		text := comments(t, dir)["package"]
 		assert.LessOrEqual(t, strings.Count(text, "\n"), 60, dir)
 		assert.GreaterOrEqual(t, strings.Count(text, "\n"), 4, dir)
 	}
+	shown := redistest.Must(exec.Command("go", "doc", "-all", ".").Output())(t)
+	assert.LessOrEqual(t, len(strings.Fields(string(shown))), 8000, "detail of the engine belongs in docs/design/engine.md")
+	assert.Contains(t, string(shown), "func New(")
 	root := comments(t, ".")["package"]
 	for _, name := range []string{"[New]", "[Client.Ping]", "[RateLimiter.WithRate]", "[RateLimiter.Allow]", "[RateLimiter.TryAcquire]", "[RateLimiter.Acquire]",
 		"[ErrUnavailable]", "[WithOutageLimit]", "[WithOutagePolicy]"} {

@@ -221,7 +221,7 @@ func TestRefusedButItLooksFull(t *testing.T) {
 	}
 	// What reports a rejection does not cause it.
 	reports := []string{"LogHook", "WithDecisions", "WithRejection", "WithXRateLimit", "WithLimiterHeader", "WithRejectionResponse", "RejectionOf", "HTTPDetector",
-		"Watch", "WithDryRun", "NewRules", "First", "WithHook", "WithoutCachedRejections", "KeepState"}
+		"ContextWithReason", "WithDryRun", "NewRules", "First", "WithHook", "WithoutCachedRejections", "KeepState"}
 	found := 0
 	for _, dir := range []string{".", "httplimit", "httplimit/inbound"} {
 		p, _ := documentation(t, dir)

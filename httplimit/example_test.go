@@ -154,8 +154,8 @@ rules:
 	// rulefile: line 4: rules[0].limits[0].intervall: unknown field
 }
 
-// An SDK that sends again after every error returns the context's alone. Watch says why nothing was sent.
-func ExampleWatch() {
+// An SDK that sends again after every error returns the context's alone. ContextWithReason says why nothing was sent.
+func ExampleContextWithReason() {
 	client := exampleClient()
 	defer client.Close()
 	server := platform()
@@ -178,8 +178,8 @@ func ExampleWatch() {
 	}
 	for _, timeout := range []time.Duration{time.Minute, time.Second} {
 		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		watched, explain := httplimit.Watch(ctx)
-		err := explain(sdk(watched))
+		explained, explain := httplimit.ContextWithReason(ctx)
+		err := explain(sdk(explained))
 		cancel()
 		var rejected *httplimit.Error
 		if errors.As(err, &rejected) {

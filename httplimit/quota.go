@@ -86,8 +86,8 @@ func checkQuota(l *Limit, p problems) {
 		p.add("quota", "the %T is not one that its function returned", l.Quota)
 		return
 	}
-	if known && l.Weight > limit.Largest(of.Algorithm()) {
-		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, limit.Largest(of.Algorithm()))
+	if known && l.Weight > limit.MaxPerCall(of.Algorithm()) {
+		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, limit.MaxPerCall(of.Algorithm()))
 	}
 	if l.Settle == nil {
 		return

@@ -29,7 +29,7 @@ import (
 // come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
 // ratelimiter.ErrInvalidArgument, as is a parameter that is out of its range; the error names it.
 type Algorithm interface {
-	// bound and largest are Bound and Largest of the algorithm.
+	// bound and largest are Bound and MaxPerCall of the algorithm.
 	bound(window time.Duration, n int64) int64
 	largest() int64
 
@@ -50,7 +50,7 @@ type Algorithm interface {
 
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
 // given length, a whole number of microseconds. A window includes its first instant and excludes its last. Reserved
-// permits count at the instant from which they may be used. An n above [Largest] is that. Bound is 0 if n or the window is not
+// permits count at the instant from which they may be used. An n above [MaxPerCall] is that. Bound is 0 if n or the window is not
 // positive, and if a is one that [NewLocal] rejects, such as nil.
 func Bound(a Algorithm, window time.Duration, n int64) int64 {
 	of, err := checked(a)
@@ -60,9 +60,9 @@ func Bound(a Algorithm, window time.Duration, n int64) int64 {
 	return of.bound(window, min(n, of.largest()))
 }
 
-// Largest returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
+// MaxPerCall returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
 // as nil.
-func Largest(a Algorithm) int64 {
+func MaxPerCall(a Algorithm) int64 {
 	of, err := checked(a)
 	if err != nil {
 		return 0

@@ -80,7 +80,7 @@ func TestNumbers(t *testing.T) {
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
 		_, err = NewShared(&redis.Client{}, "x", a)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, name)
-		require.Zero(t, Largest(a), name)
+		require.Zero(t, MaxPerCall(a), name)
 		for _, window := range []time.Duration{math.MinInt64, 0, time.Microsecond, time.Second, math.MaxInt64} {
 			for _, n := range []int64{math.MinInt64, 0, 1, math.MaxInt64} {
 				require.Zero(t, Bound(a, window, n), "%s in %v", name, window)
@@ -138,11 +138,11 @@ func TestErrorsNameTheField(t *testing.T) {
 func TestBoundOfAnyNumbers(t *testing.T) {
 	redistest.NoServer(t)
 	require.Zero(t, Bound(nil, time.Second, 1))
-	require.Zero(t, Largest(nil))
+	require.Zero(t, MaxPerCall(nil))
 	windows := []time.Duration{math.MinInt64, -1, 0, time.Microsecond, time.Second, 300 * 24 * time.Hour, math.MaxInt64}
 	calls := []int64{math.MinInt64, -1, 0, 1, 2, 5, 8, 11, maxPermits, math.MaxInt64}
 	for kind, a := range every() {
-		most := Largest(a)
+		most := MaxPerCall(a)
 		require.Positive(t, most, kind)
 		for i, w := range windows {
 			for j, n := range calls {
@@ -171,10 +171,10 @@ func TestAlgorithmIsInForce(t *testing.T) {
 		limiters := map[string]interface{ Algorithm() Algorithm }{
 			"local":  redistest.Must(NewLocal(given))(t),
 			"shared": redistest.Must(NewShared(rdb, "x", given))(t),
-			"fleet":  redistest.Must(NewShared(rdb, "x", given, WithFleetParameters(KeepSpent)))(t),
+			"fleet":  redistest.Must(NewShared(rdb, "x", given, WithFleetParameters(KeepState)))(t),
 		}
 		require.Equal(t, Bound(a, time.Minute, 1), Bound(given, time.Minute, 1), kind)
-		require.Equal(t, Largest(a), Largest(given), kind)
+		require.Equal(t, MaxPerCall(a), MaxPerCall(given), kind)
 		pointer.Elem().SetZero()
 		for form, l := range limiters {
 			require.Equal(t, a, l.Algorithm(), "%s, %s", kind, form)

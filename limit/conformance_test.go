@@ -30,7 +30,7 @@ func boundOf(a limit.Algorithm) func(window time.Duration, n int64) int64 {
 }
 
 func promised(a limit.Algorithm) limittest.Key {
-	s := limittest.Key{Bound: boundOf(a), Largest: limit.Largest(a), Rate: ratelimiter.Rate{Permits: 3, Interval: time.Second}}
+	s := limittest.Key{Bound: boundOf(a), Largest: limit.MaxPerCall(a), Rate: ratelimiter.Rate{Permits: 3, Interval: time.Second}}
 	if rate := reflect.ValueOf(a).FieldByName("Rate"); rate.IsValid() {
 		s.Rate = rate.Interface().(ratelimiter.Rate)
 	}

@@ -73,7 +73,7 @@ func ExampleWithFleetParameters() {
 	api, err := limit.NewShared(rdb, "api", limit.GCRA{
 		Rate:  ratelimiter.PerMinute(2),
 		Burst: 2,
-	}, limit.WithFleetParameters(limit.KeepSpent))
+	}, limit.WithFleetParameters(limit.KeepState))
 	if err != nil {
 		panic(err)
 	}

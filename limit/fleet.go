@@ -24,16 +24,16 @@ const (
 	recordFor = 30 * 24 * time.Hour
 )
 
-// A SpentPermits says what becomes of the permits that were spent when the parameters of a limiter change. It is
-// [KeepSpent] or [ForgetSpent].
-type SpentPermits int
+// A StateOnChange says what becomes of the state of a limiter, the permits that were spent, when its parameters change. It is
+// [KeepState], as in [ratelimiter.KeepState], or [ForgetState].
+type StateOnChange int
 
 const (
-	// KeepSpent makes them count by the new parameters.
-	KeepSpent SpentPermits = iota + 1
-	// ForgetSpent makes the limiter of each key begin anew, once for all processes. Until they follow, for up to ten
+	// KeepState makes the permits that were spent count by the new parameters.
+	KeepState StateOnChange = iota + 1
+	// ForgetState makes the limiter of each key begin anew, once for all processes. Until they follow, for up to ten
 	// seconds, those with the old parameters grant what these allow in addition.
-	ForgetSpent
+	ForgetState
 )
 
 // WithFleetParameters makes all processes that use the name obey the same parameters, those of the process that began
@@ -41,25 +41,25 @@ const (
 // its Redis keys are other ones than those without it.
 //
 // A process sets its parameters once, with its first call or in [Shared.Start]. The others look every ten seconds while they
-// make calls, and follow; until then each obeys its own, on the same state with KeepSpent. Calls in flight, and turns that
+// make calls, and follow; until then each obeys its own, on the same state with KeepState. Calls in flight, and turns that
 // were granted in advance, end by the old parameters. So an old process that restarts during an update brings the old
 // parameters back until the next new one begins. Each process reports a change once, by an event of kind
 // ratelimiter.RateChanged.
 //
 // After a change no more than the new Bound is granted, and while processes with the old and the new parameters take turns no more
-// than by the largest of both. What KeepSpent means for each algorithm is in docs/algorithms.md: counts are compared with the new limit, and
+// than by the largest of both. What KeepState means for each algorithm is in docs/algorithms.md: counts are compared with the new limit, and
 // what was granted comes back as it was granted. A [Grant] from before a change gives nothing back when it is settled.
 //
 // The first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
 // CalendarQuota with another calendar. The parameters are in the key "limit2:{NAME}:parameters", which Redis deletes after
 // 30 days without use. If Redis loses it, the next process that looks sets its own again, and the permits spent stay spent.
-func WithFleetParameters(spent SpentPermits) Option {
+func WithFleetParameters(state StateOnChange) Option {
 	return func(c *config) {
-		if spent != KeepSpent && spent != ForgetSpent {
-			c.err = invalid("WithFleetParameters: %d is neither KeepSpent nor ForgetSpent", int(spent))
+		if state != KeepState && state != ForgetState {
+			c.err = invalid("WithFleetParameters: %d is neither KeepState nor ForgetState", int(state))
 			return
 		}
-		c.fleet = &fleet{forget: spent == ForgetSpent, starting: make(chan struct{}, 1)}
+		c.fleet = &fleet{forget: state == ForgetState, starting: make(chan struct{}, 1)}
 	}
 }
 

@@ -26,7 +26,7 @@ type fleetProcess struct {
 	events []ratelimiter.Event
 }
 
-func startProcess(t *testing.T, rdb redis.UniversalClient, name string, a Algorithm, spent SpentPermits, opts ...Option) *fleetProcess {
+func startProcess(t *testing.T, rdb redis.UniversalClient, name string, a Algorithm, spent StateOnChange, opts ...Option) *fleetProcess {
 	t.Helper()
 	p := &fleetProcess{t: t}
 	opts = append(opts, WithFleetParameters(spent), WithClientClock(), WithHook(ratelimiter.Hook{Event: func(e ratelimiter.Event) {
@@ -72,7 +72,7 @@ func (p *fleetProcess) notice() {
 }
 
 // changes are changes from 100 permits a minute to 2, and how many of these are granted at once if 50 were spent, by
-// KeepSpent and by ForgetSpent.
+// KeepState and by ForgetState.
 func changes() map[string]struct {
 	before, after Algorithm
 	kept, forgot  int
@@ -105,7 +105,7 @@ func changes() map[string]struct {
 // waits for longer than an unused limiter takes to be full twice, and for the turns that were granted before.
 func TestNewParameters(t *testing.T) {
 	for kind, x := range changes() {
-		for spent, atOnce := range map[SpentPermits]int{KeepSpent: x.kept, ForgetSpent: x.forgot} {
+		for spent, atOnce := range map[StateOnChange]int{KeepState: x.kept, ForgetState: x.forgot} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(25 * time.Hour))) // no day ends meanwhile
 				name, what := redistest.Key(t), fmt.Sprintf("%s, %d", kind, spent)
@@ -154,11 +154,11 @@ func TestNoPingPong(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
 		before, after := Algorithm(FixedWindow{per(100, time.Minute)}), Algorithm(FixedWindow{per(2, time.Minute)})
-		a := startProcess(t, rdb, name, before, KeepSpent)
-		b := startProcess(t, rdb, name, before, KeepSpent)
+		a := startProcess(t, rdb, name, before, KeepState)
+		b := startProcess(t, rdb, name, before, KeepState)
 		require.NoError(t, a.Start(t.Context()))
 		require.NoError(t, b.Start(t.Context()))
-		fleet := []*fleetProcess{a, b, startProcess(t, rdb, name, after, ForgetSpent)}
+		fleet := []*fleetProcess{a, b, startProcess(t, rdb, name, after, ForgetState)}
 		rest := func(seconds int, want Algorithm, told ...int) {
 			t.Helper()
 			for range seconds {
@@ -173,9 +173,9 @@ func TestNoPingPong(t *testing.T) {
 			}
 		}
 		rest(3600, after, 1, 1, 1)
-		fleet = append(fleet, startProcess(t, rdb, name, before, KeepSpent)) // b again
+		fleet = append(fleet, startProcess(t, rdb, name, before, KeepState)) // b again
 		rest(100, before, 2, 2, 2, 1)
-		fleet = append(fleet, startProcess(t, rdb, name, after, KeepSpent))
+		fleet = append(fleet, startProcess(t, rdb, name, after, KeepState))
 		rest(100, after, 3, 3, 3, 2, 1)
 
 		// Redis loses the record, or everything.
@@ -201,17 +201,17 @@ func TestNoPingPong(t *testing.T) {
 	})
 }
 
-// TestForgetSpentOnce: however many processes are deployed, what was spent is forgotten once.
-func TestForgetSpentOnce(t *testing.T) {
+// TestForgetStateOnce: however many processes are deployed, what was spent is forgotten once.
+func TestForgetStateOnce(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
-		old := startProcess(t, rdb, name, GCRA{per(5, time.Hour), 5}, ForgetSpent)
+		old := startProcess(t, rdb, name, GCRA{per(5, time.Hour), 5}, ForgetState)
 		require.Equal(t, 5, old.reserved(9))
 		var all sync.WaitGroup
 		var mu sync.Mutex
 		granted := 0
 		for range 9 {
-			p := startProcess(t, rdb, name, GCRA{per(3, time.Hour), 3}, ForgetSpent)
+			p := startProcess(t, rdb, name, GCRA{per(3, time.Hour), 3}, ForgetState)
 			all.Go(func() {
 				n := p.reserved(3)
 				mu.Lock()
@@ -230,7 +230,7 @@ func TestForgetSpentOnce(t *testing.T) {
 func TestWaitersFollow(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name := redistest.Key(t)
-		old := startProcess(t, rdb, name, FixedWindow{per(5, time.Hour)}, KeepSpent)
+		old := startProcess(t, rdb, name, FixedWindow{per(5, time.Hour)}, KeepState)
 		require.Equal(t, 5, old.reserved(5))
 		begin := time.Now()
 		var served [4]time.Duration
@@ -243,7 +243,7 @@ func TestWaitersFollow(t *testing.T) {
 			})
 			time.Sleep(time.Millisecond)
 		}
-		startProcess(t, rdb, name, FixedWindow{per(2, time.Minute)}, KeepSpent).reserved(1)
+		startProcess(t, rdb, name, FixedWindow{per(2, time.Minute)}, KeepState).reserved(1)
 		all.Wait()
 		require.Equal(t, []error{nil, nil, nil}, errs[:3])
 		require.ErrorIs(t, errs[3], ratelimiter.ErrPermitsExceedRate)
@@ -267,13 +267,13 @@ func TestBadFleet(t *testing.T) {
 			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 			require.ErrorContains(t, err, what)
 		}
-		p := startProcess(t, rdb, name, &CalendarQuota{Permits: 9, Per: Day, Location: time.UTC}, KeepSpent)
+		p := startProcess(t, rdb, name, &CalendarQuota{Permits: 9, Per: Day, Location: time.UTC}, KeepState)
 		require.NoError(t, p.Start(t.Context()))
 		for other, a := range map[string]Algorithm{
 			"gcra":               GCRA{per(1, second), 1},
 			"calendar_quota:day": CalendarQuota{Permits: 9, Per: Week, Location: time.UTC},
 		} {
-			q := startProcess(t, rdb, name, a, KeepSpent)
+			q := startProcess(t, rdb, name, a, KeepState)
 			_, err := q.Allow(t.Context(), 1)
 			require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, other)
 			require.ErrorContains(t, err, "with the algorithm calendar_quota:day:UTC:1:0, and this one with "+strings.Replace(other, "day", "week", 1))
@@ -281,7 +281,7 @@ func TestBadFleet(t *testing.T) {
 		}
 		for _, text := range []string{"x", "{}", `{"algorithm":"calendar_quota:day:UTC:1:0","parameters":{"Permits":-1}}`} {
 			require.NoError(t, rdb.Set(t.Context(), recordKey(name), text, 0).Err())
-			require.ErrorIs(t, startProcess(t, rdb, name, CalendarQuota{Permits: 9, Per: Day, Location: time.UTC}, KeepSpent).Start(t.Context()), ratelimiter.ErrMalformed)
+			require.ErrorIs(t, startProcess(t, rdb, name, CalendarQuota{Permits: 9, Per: Day, Location: time.UTC}, KeepState).Start(t.Context()), ratelimiter.ErrMalformed)
 			told := p.told()
 			for range 3 {
 				p.notice()
@@ -312,7 +312,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 				if a == nil || a.check() != nil {
 					continue
 				}
-				l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepSpent), WithoutCachedRejections(), clock))(t)
+				l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), clock))(t)
 				begin, granted := now, int64(0)
 				for range 8 {
 					n := 1 + random.Int64N(min(a.largest(), 1000))
@@ -341,12 +341,12 @@ func TestSettleAcrossAChange(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		for actual, want := range map[int64]int64{0: 40, 5: 35} {
 			name := redistest.Key(t)
-			old := startProcess(t, rdb, name, FixedWindow{per(100, time.Hour)}, KeepSpent)
+			old := startProcess(t, rdb, name, FixedWindow{per(100, time.Hour)}, KeepState)
 			grant, _, err := old.AllowGrant(t.Context(), 2)
 			require.NoError(t, err)
 			grant2, _, err := old.AllowGrant(t.Context(), 8)
 			require.NoError(t, err)
-			startProcess(t, rdb, name, FixedWindow{per(50, time.Hour)}, KeepSpent).reserved(1)
+			startProcess(t, rdb, name, FixedWindow{per(50, time.Hour)}, KeepState).reserved(1)
 			old.notice()
 			if actual == 0 {
 				require.NoError(t, grant2.Cancel(t.Context()))
@@ -363,8 +363,8 @@ func TestSettleAcrossAChange(t *testing.T) {
 func TestFleetInAnOutage(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		name, down := redistest.Key(t), loading(rdb)
-		p := startProcess(t, rdb, name, GCRA{per(1, time.Hour), 1}, ForgetSpent)
-		open := redistest.Must(NewShared(rdb, name, GCRA{per(1, time.Hour), 1}, WithFleetParameters(KeepSpent), WithClientClock(), WithOutagePolicy(ratelimiter.FailOpen())))(t)
+		p := startProcess(t, rdb, name, GCRA{per(1, time.Hour), 1}, ForgetState)
+		open := redistest.Must(NewShared(rdb, name, GCRA{per(1, time.Hour), 1}, WithFleetParameters(KeepState), WithClientClock(), WithOutagePolicy(ratelimiter.FailOpen())))(t)
 		down.Store(true)
 		_, err := p.Allow(t.Context(), 1)
 		require.ErrorIs(t, err, ratelimiter.ErrUnavailable)

@@ -78,7 +78,7 @@ func TestWith(t *testing.T) {
 		for _, bad := range []*Shared{
 			l.With(nil), l.With(FixedWindow{per1(1)}), l.With(GCRA{}), l.With(GCRA{}).For("x"), l.With(GCRA{}).With(GCRA{Rate: per1(1), Burst: 1}),
 			shared(t, rdb, FixedWindow{per1(1)}).With(GCRA{Rate: per1(1), Burst: 1}),
-			redistest.Must(NewShared(rdb, "fleet", GCRA{Rate: per1(1), Burst: 1}, WithFleetParameters(KeepSpent)))(t).With(GCRA{Rate: per1(1), Burst: 1}),
+			redistest.Must(NewShared(rdb, "fleet", GCRA{Rate: per1(1), Burst: 1}, WithFleetParameters(KeepState)))(t).With(GCRA{Rate: per1(1), Burst: 1}),
 		} {
 			for name, call := range allCalls(bad) {
 				require.ErrorIs(t, call(t.Context()), ratelimiter.ErrInvalidArgument, name)

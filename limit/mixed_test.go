@@ -21,7 +21,7 @@ func ofOneState(t testing.TB, rdb redis.UniversalClient, clock func() time.Time,
 	t.Helper()
 	name := redistest.Key(t)
 	for _, a := range list {
-		l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepSpent), WithoutCachedRejections(), func(c *config) { c.clock = clock }))(t)
+		l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), func(c *config) { c.clock = clock }))(t)
 		l.config.fleet.began, l.config.fleet.due = true, time.Now().Add(1000*time.Hour)
 		limiters = append(limiters, l)
 	}

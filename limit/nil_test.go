@@ -119,7 +119,7 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})
 					var opts []Option
 					if name == "Start" { // which does nothing otherwise
-						opts = []Option{WithFleetParameters(KeepSpent)}
+						opts = []Option{WithFleetParameters(KeepState)}
 					}
 					l := redistest.Must(NewShared(rdb, "x", GCRA{Rate: ratelimiter.Rate{Permits: 1, Interval: time.Second}, Burst: 1}, opts...))(t)
 					ctx, cancel := context.WithTimeout(t.Context(), d)

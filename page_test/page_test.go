@@ -129,7 +129,7 @@ func TestTimelineInABrowser(t *testing.T) {
 			}
 		}
 	}()
-	numbers := `document.querySelector("#sums").innerText.match(/: (\d+) permits by Go, (\d+) by Java/).slice(1).map(Number)`
+	numbers := `document.querySelector("#sums").innerText.match(/: (\d+) by Go, (\d+) by Java/).slice(1).map(Number)`
 	for i := range 4 {
 		require.Equal(t, "true", jvm.call("tryAcquire", name, "2"))
 		b.until(numbers + fmt.Sprintf(`[1] > 0 && %s[0] > 0 && Number(document.body.dataset.live) > %d`, numbers, i))

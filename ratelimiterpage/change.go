@@ -81,7 +81,7 @@ func (v *pageView) summary(st *survey.State) string {
 	if st.HasValue {
 		text += "; " + v.t("value %s", survey.VisibleName(st.Value))
 	}
-	return text + "; " + v.t("%s members", v.number(st.Count))
+	return text + "; " + v.t("members: %s", v.number(st.Count))
 }
 
 // An action is a change that the page offers.

@@ -64,7 +64,7 @@ func textsOfTheDoctor(t *testing.T) map[string]bool {
 					for _, x := range n.Args {
 						note(x)
 					}
-				} else if ok && f.Name == "counted" {
+				} else if ok && f.Name == "Counted" {
 					texts["%d "+strings.Trim(n.Args[1].(*ast.BasicLit).Value, `"`)] = true
 				}
 			case *ast.CompositeLit: // the table of what is found of servers
@@ -98,7 +98,7 @@ func TestSkippedInChinese(t *testing.T) {
 	}
 	h := newSite(t, redistest.Client(t)).Handler
 	for format, c := range map[string]struct{ why, want string }{
-		"only the first %d limiters were looked at": {"only the first 3 limiters were looked at", "只检查了前 3 个限流器"},
+		"looked at only the first %s": {"looked at only the first 3 limiters", "只检查了前 3 个限流器"},
 		"the set of %d members is too large, or grows faster than it can be read": {
 			"the set of 7 members is too large, or grows faster than it can be read", "集合有 7 个成员，过大，或增长太快来不及读取"},
 		"the %d members were changed while they were read, for %v: with the permits left they may be from %d below to %d above the rate": {
@@ -106,10 +106,10 @@ func TestSkippedInChinese(t *testing.T) {
 			"读取用了 3ms，期间这 7 个成员有变动：它们与剩余许可之和比速率最多少 2 个，最多多 1 个"},
 		"the keys of %q change their types faster than they can be read": {
 			`the keys of "a" change their types faster than they can be read`, `"a" 的键的类型变化太快，来不及读取`},
-		"%d names cannot be read; the first is %w": {`2 names cannot be read; the first is "a": EOF`, `有 2 个名字无法读取；第一个是 "a": EOF`},
-		"no reply within %v":                       {"no reply within 1.5s", "1.5s 内没有响应"},
-		"shards of the ring are down":              {"shards of the ring are down: 1 of 3", "环的 3 个分片中有 1 个停机"},
-		"func oneLine(err error) string":           {"NOPERM no", "NOPERM no"},
+		"cannot read %s; the first is %w": {`cannot read 2 names; the first is "a": EOF`, `有 2 个名字无法读取；第一个是 "a": EOF`},
+		"no reply within %v":              {"no reply within 1.5s", "1.5s 内没有响应"},
+		"shards of the ring are down":     {"shards of the ring are down: 1 of 3", "环的 3 个分片中有 1 个停机"},
+		"func oneLine(err error) string":  {"NOPERM no", "NOPERM no"},
 	} {
 		require.Contains(t, source, format)
 		r := &doctor.Report{Skipped: []doctor.Skip{{Check: "find", Limiter: "a", Node: "n:1", Why: c.why}}}

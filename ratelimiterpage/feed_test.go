@@ -194,7 +194,7 @@ func TestEventsMove(t *testing.T) {
 		}
 		see(" by Go, " + java + " by Java.")
 	}
-	see("In the last 4s: 0 permits by Go, 0 by Java.")
+	see("Permits in the last 4s: 0 by Go, 0 by Java.")
 }
 
 func TestStreamsAreBounded(t *testing.T) {

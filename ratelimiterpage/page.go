@@ -119,7 +119,7 @@ func WithLogger(log *slog.Logger) Option {
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
 	if len(token) < MinToken {
-		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %d bytes; it has at least %d", ratelimiter.ErrInvalidArgument, option, len(token), MinToken))
+		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %s; it has at least %d", ratelimiter.ErrInvalidArgument, option, survey.Counted(len(token), "byte"), MinToken))
 	}
 	return sha256.Sum256([]byte(token))
 }

@@ -225,7 +225,7 @@ func TestLimiterPage(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.Code)
 	for _, want := range []string{
 		`<span class="value" id="left">3</span>`, "of 10", "10 permits in any 1m", "granted at once", "{" + name + "}:permits", "08616263646566676803000000",
-		"In the last 1m: 4 permits by Go, 3 by Java.", "1 × Redisson 3.17.0 to 3.20 (Bc0I/13)", "2 × Go (Bc0I/21 ours)", `class="java"`, `class="go"`,
+		"Permits in the last 1m: 4 by Go, 3 by Java.", "1 × Redisson 3.17.0 to 3.20 (Bc0I/13)", "2 × Go (Bc0I/21 Go)", `class="java"`, `class="go"`,
 		"rrl inspect " + name + " --redis redis://" + rdb.Options().Addr + "/0 --user default --members", "rate = 10",
 	} {
 		require.Contains(t, html.UnescapeString(p.body), want)

@@ -107,7 +107,7 @@ func timelineOf(v *pageView, st *survey.State) *timelineView {
 			o.Gap = &barView{X: coordinate(left), Y: "0", Width: coordinate(right - left), Height: coordinate(timelineHigh), Class: "gap"}
 		}
 	}
-	o.Text = v.t("In the last %[1]s: %[2]s permits by Go, %[3]s by Java.", survey.Exact(interval), v.number(sums[kindGo]), v.number(sums[kindJava]))
+	o.Text = v.t("Permits in the last %[1]s: %[2]s by Go, %[3]s by Java.", survey.Exact(interval), v.number(sums[kindGo]), v.number(sums[kindJava]))
 	if sums[kindMark] > 0 {
 		o.Text += " " + v.t("%s are blocked.", v.number(sums[kindMark]))
 	}

@@ -119,7 +119,7 @@ func (s sdk) row(t *testing.T) string {
 	require.Positive(t, granted.served, "a request arrives through the Transport")
 	require.Zero(t, granted.rejected)
 
-	deadline, watched := "no context", "no context"
+	deadline, explained := "no context", "no context"
 	if !s.noContext {
 		p := newPlatform(t, 0, time.Hour, s.form)
 		short, cancel := context.WithTimeout(ctx, patience)
@@ -130,13 +130,13 @@ func (s sdk) row(t *testing.T) string {
 
 		p = newPlatform(t, 0, time.Hour, s.form)
 		short, cancel = context.WithTimeout(ctx, patience)
-		sdkCtx, explain := httplimit.Watch(short)
+		sdkCtx, explain := httplimit.ContextWithReason(short)
 		err = explain(s.call(sdkCtx, p.Transport))
 		cancel()
 		require.Error(t, err)
-		require.Equal(t, "yes", told(err), "watched")
+		require.Equal(t, "yes", told(err), "explained")
 		require.Zero(t, p.served)
-		watched = "yes"
+		explained = "yes"
 	}
 
 	p := newPlatform(t, 0, time.Hour, s.form, httplimit.WithMaxWait(0))
@@ -147,7 +147,7 @@ func (s sdk) row(t *testing.T) string {
 
 	p = newPlatform(t, 0, time.Hour, s.form, httplimit.WithMaxWait(0), httplimit.WithRejectionResponse())
 	began := time.Now()
-	sdkCtx, explain := httplimit.Watch(ctx)
+	sdkCtx, explain := httplimit.ContextWithReason(ctx)
 	if s.bounded { // an hour
 		var cancel context.CancelFunc
 		sdkCtx, cancel = context.WithTimeout(sdkCtx, patience)
@@ -158,10 +158,10 @@ func (s sdk) row(t *testing.T) string {
 	require.Less(t, time.Since(began), 30*time.Second)
 	response := fmt.Sprintf("`%T`", err)
 	if !s.noContext {
-		require.Equal(t, "yes", told(explain(err)), "watched, with a response")
+		require.Equal(t, "yes", told(explain(err)), "explained, with a response")
 	}
 	return fmt.Sprintf("| %s<br>`%s` %s | %s | %s | %s | %s | %s | %d / %d | %s |\n",
-		s.name, s.module, version(t, s.module), s.line, deadline, bound, watched, response, sent, p.rejected, s.traps)
+		s.name, s.module, version(t, s.module), s.line, deadline, bound, explained, response, sent, p.rejected, s.traps)
 }
 
 // version returns the version of a module that go.mod asks for.
@@ -184,7 +184,7 @@ func TestMain(m *testing.M) {
 
 const page = "../docs/sdks.md"
 
-// TestTable checks that every SDK sends through a Transport, that Watch gives its errors their reason back, and that the
+// TestTable checks that every SDK sends through a Transport, that ContextWithReason gives its errors their reason back, and that the
 // table in docs/sdks.md says what happened. RATELIMITER_SDKS=write writes the table.
 func TestTable(t *testing.T) {
 	rows := make([]string, len(sdks))

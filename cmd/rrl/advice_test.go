@@ -233,10 +233,10 @@ func harmsOfLimiters() map[string]harm {
 		}
 	}
 	return map[string]harm{
-		"stuck":                               {both(value(0), forgotten), "stuck", "0 of 10 permits are left", doctor.Critical},
-		"stuck in part":                       {both(value(4), forgotten), "stuck", "4 of 10 permits are left", doctor.Warning},
+		"stuck":                               {both(value(0), forgotten), "stuck", "0 of 10 permits left", doctor.Critical},
+		"stuck in part":                       {both(value(4), forgotten), "stuck", "4 of 10 permits left", doctor.Warning},
 		"lost":                                {value(1), "lost", "1 left and 6 in the set", doctor.Warning},
-		"no value":                            {func(b *sickbed) { b.do("del", b.key(1)) }, "value", "there is no value, and 6 of 10 permits are in use", doctor.Critical},
+		"no value":                            {func(b *sickbed) { b.do("del", b.key(1)) }, "value", "there is no value, with 6 of 10 permits in use", doctor.Critical},
 		"no number":                           {value("many"), "value", `the value is "many"`, doctor.Critical},
 		"wrong hash":                          {wrong(0), "wrong-type", "is a list, not a hash", doctor.Critical},
 		"wrong value":                         {wrong(1), "wrong-type", "is a list, not a string", doctor.Critical},

@@ -220,7 +220,7 @@ func TestInspect(t *testing.T) {
 	for _, want := range []string{
 		"limiter    " + name, "rate       10 permits in any 1m, OVERALL", "available  5 of 10; one permit is granted at once",
 		"rate = 10", "value      {" + name + "}:value = 4  does not expire", "4 members",
-		"1 by Redisson 3.17.0 to 3.20 (Bc0I/13); 3 by Go (Bc0I/21 ours)",
+		"1 by Redisson 3.17.0 to 3.20 (Bc0I/13); 3 by Go (Bc0I/21 Go)",
 		"warning    surplus: 4 left and 7 in the set are 1 permit more than the rate of 10; rrl doctor " + name + l.at() + " explains it",
 		"GRANTED (UTC)", "1970-01-01 00:00:00.001", "08616263646566676801000000",
 	} {
@@ -228,7 +228,7 @@ func TestInspect(t *testing.T) {
 	}
 	o := values[jsonState](t, l.ok("inspect", name, "--members", "--json"))[0]
 	require.Len(t, o.Grants, 4)
-	require.Equal(t, map[string]int{"Bc0I/13": 1, "Bc0I/21 ours": 3}, o.Layouts)
+	require.Equal(t, map[string]int{"Bc0I/13": 1, "Bc0I/21 Go": 3}, o.Layouts)
 	require.Zero(t, *o.Grants[3].BackInMS)
 	require.Equal(t, "4", *o.Value)
 
@@ -267,7 +267,7 @@ func TestDoctor(t *testing.T) {
 	sick := l.base + "sick one"
 	l.stuck(sick)
 	out = l.ends(exitSick, "not healthy", "doctor", sick, "--sample", "0")
-	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits are left and none is in use", "fix: rrl heal '" + sick + "'" + l.at() + " --write", "means:", "Java:", "Go:"} {
+	for _, want := range []string{"CRITICAL  stuck", "0 of 5 permits left, and none in use", "fix: rrl heal '" + sick + "'" + l.at() + " --write", "means:", "Java:", "Go:"} {
 		require.Contains(t, out, want)
 	}
 	require.Contains(t, l.ends(exitSick, "", "doctor", sick, "--sample", "0", "--json"), `"healthy":false`)

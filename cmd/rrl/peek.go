@@ -59,7 +59,7 @@ func peekCommand() *cli.Command {
 			queued := pk.Wait
 			if waiting > 0 {
 				queued = st.Behind(waiting, n, pk)
-				wait = fmt.Sprintf("; %d wait already", waiting)
+				wait = fmt.Sprintf("; %d already waiting", waiting)
 			}
 			switch asked := survey.Counted(n, "permit"); {
 			case c.Bool("json"):

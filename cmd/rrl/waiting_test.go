@@ -59,7 +59,7 @@ func TestLsFindsWhoWaitsInACoolDown(t *testing.T) {
 		require.Regexp(t, `each .* 3 +-`, row(out, head+2), "%v", args)
 	}
 	require.Contains(t, l.ok("inspect", l.base+"banned"), "40 callers wait; a new caller waits about 10m")
-	require.Regexp(t, `in use by +Go [0-9a-f]{4}: 0 permits, 40 wait`, l.ok("inspect", l.base+"banned"))
+	require.Regexp(t, `in use by +Go [0-9a-f]{4}: 0 permits, 40 waiting`, l.ok("inspect", l.base+"banned"))
 	out := l.ok("inspect", l.base+"each", "--clients")
 	require.Contains(t, out, "3 callers wait; each client has permits of its own")
 	require.Regexp(t, `\n`+c.ID()+` +0 +3 +3h`, out, "three intervals behind three others")
@@ -121,7 +121,7 @@ func TestInspectNamesProcesses(t *testing.T) {
 		require.NoError(t, c.RateLimiter("limiter").Acquire(t.Context(), 1))
 	}
 	out := l.ok("inspect", "limiter")
-	for _, want := range []string{"Go 28d0, orders at 127.0.0.1: 1 permits", "Go 5afe at 127.0.0.1: 1 permits", "Go 0ddb: 1 permits"} {
+	for _, want := range []string{"Go 28d0, orders at 127.0.0.1: 1 permit", "Go 5afe at 127.0.0.1: 1 permit", "Go 0ddb: 1 permit"} {
 		require.Contains(t, out, want)
 	}
 	of := map[string][2]string{}
@@ -131,5 +131,5 @@ func TestInspectNamesProcesses(t *testing.T) {
 	require.Equal(t, map[string][2]string{"28d0": {"orders", "127.0.0.1"}, "5afe": {"", "127.0.0.1"}, "0ddb": {}}, of)
 	l.do("acl", "setuser", "eve", "reset", "on", ">secret", "~*", "+@all", "-client|list")
 	l.url = "redis://eve:secret@" + s.Addr()
-	require.Contains(t, l.ok("inspect", "limiter"), "Go 28d0: 1 permits", "what it may not ask it does not say")
+	require.Contains(t, l.ok("inspect", "limiter"), "Go 28d0: 1 permit", "what it may not ask it does not say")
 }

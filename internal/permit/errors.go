@@ -43,9 +43,17 @@ func Shorten(text string) string {
 // stay free.
 func Exceeds(limiter string, permits, floor, rate int64) error {
 	if floor > 0 {
-		return fmt.Errorf("%w: asked for %d permits of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, permits, limiter, floor, rate)
+		return fmt.Errorf("%w: asked for %s of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, Counted(permits), limiter, floor, rate)
 	}
-	return fmt.Errorf("%w: asked for %d permits of %q, whose rate is %d", ErrPermitsExceedRate, permits, limiter, rate)
+	return fmt.Errorf("%w: asked for %s of %q, whose rate is %d", ErrPermitsExceedRate, Counted(permits), limiter, rate)
+}
+
+// Counted returns n with its noun, as in "1 permit" and "2 permits".
+func Counted(n int64) string {
+	if n == 1 {
+		return "1 permit"
+	}
+	return fmt.Sprint(n, " permits")
 }
 
 // Of returns the description of an operation in errors.

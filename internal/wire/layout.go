@@ -32,7 +32,7 @@ var layouts = [...]struct{ name, writers string }{
 	LayoutLc0I:      {"Lc0I/20", "Redisson 3.16.4 to 3.16.8, or Go with WithRedisson316"},
 	LayoutBc0IShort: {"Bc0I/13", "Redisson 3.17.0 to 3.20"},
 	LayoutBc0ILong:  {"Bc0I/21", "Redisson 3.21.0 and later"},
-	LayoutOurs:      {"Bc0I/21 ours", "Go"},
+	LayoutOurs:      {"Bc0I/21 Go", "Go"},
 }
 
 func (y Layout) row() Layout {
@@ -43,7 +43,7 @@ func (y Layout) row() Layout {
 }
 
 // String returns the format in the notation of Lua's struct library and the length in bytes, such as Bc0I/21,
-// followed by " ours" for LayoutOurs.
+// followed by " Go" for LayoutOurs.
 func (y Layout) String() string { return layouts[y.row()].name }
 
 // Writers returns who writes the layout, such as "Redisson 3.17.0 to 3.20", or "Go" for this package.

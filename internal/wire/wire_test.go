@@ -50,7 +50,7 @@ func FuzzParseMember(f *testing.F) {
 func TestLayoutInWords(t *testing.T) {
 	require.Equal(t, "Bc0I/13", LayoutBc0IShort.String())
 	require.Equal(t, "Redisson 3.17.0 to 3.20", LayoutBc0IShort.Writers())
-	require.Equal(t, "Bc0I/21 ours", LayoutOurs.String())
+	require.Equal(t, "Bc0I/21 Go", LayoutOurs.String())
 	require.Equal(t, LayoutUnknown.String(), Layout(99).String())
 	require.Equal(t, LayoutUnknown, Member{}.Layout())
 }

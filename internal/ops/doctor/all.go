@@ -93,7 +93,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			continue
 		}
 		if seen == most {
-			r.skip(Skip{Check: "find"}, false, fmt.Errorf("only the first %d limiters were looked at", most))
+			r.skip(Skip{Check: "find"}, false, fmt.Errorf("looked at only the first %s", survey.Counted(most, "limiter")))
 			break
 		}
 		seen++

@@ -95,9 +95,9 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	} else {
 		fix = say("%s; set the clocks by NTP: the grants are by %s", fix, by)
 	}
-	f := p.of(st, "clock", Warning, fix, "the dates of %s are up to %v ahead of the clock of Redis", counted(n, "member"), ahead.Round(time.Millisecond))
+	f := p.of(st, "clock", Warning, fix, "the dates of %s are up to %v ahead of the clock of Redis", Counted(n, "member"), ahead.Round(time.Millisecond))
 	if marked > 0 {
-		f = p.of(st, "clock", Warning, fix, "the dates of %s, of which Go has marked %d, are up to %v ahead of the clock of Redis", counted(n, "member"), marked, ahead.Round(time.Millisecond))
+		f = p.of(st, "clock", Warning, fix, "the dates of %s, of which Go has marked %d, are up to %v ahead of the clock of Redis", Counted(n, "member"), marked, ahead.Round(time.Millisecond))
 	}
 	return f, true
 }

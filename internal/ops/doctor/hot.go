@@ -73,16 +73,16 @@ func (d *Doctor) hot(ctx context.Context, node survey.Node, f facts, r *Report) 
 			elsewhere.worst = max(elsewhere.worst, c.worst)
 			continue
 		}
-		s, found := Warning, say("%d calls in the slow log of the last hour, the slowest of %v", c.count, c.worst.Round(time.Millisecond))
+		s, found := Warning, say("%s in the slow log of the last hour, the slowest of %v", Counted(c.count, "call"), c.worst.Round(time.Millisecond))
 		if f.databases() > 1 { // the log does not say which
-			s, found = Info, say("%d calls in the slow log of the last hour, in this database or in another, the slowest of %v", c.count, c.worst.Round(time.Millisecond))
+			s, found = Info, say("%s in the slow log of the last hour, in this database or in another, the slowest of %v", Counted(c.count, "call"), c.worst.Round(time.Millisecond))
 		}
 		x := finding("hot-key", s, found, say("%s says whether its set is huge", showing(d.target().At(node.Addr).Command("doctor", []string{c.limiter}))))
 		x.Limiter, x.Node = c.limiter, node.Addr
 		r.Findings = append(r.Findings, x)
 	}
 	if elsewhere.count > 0 {
-		add(Info, say("%d calls in the slow log of the last hour that limiters do not explain, the slowest of %v", elsewhere.count, elsewhere.worst.Round(time.Millisecond)),
+		add(Info, say("%s in the slow log of the last hour that limiters do not explain, the slowest of %v", Counted(elsewhere.count, "call"), elsewhere.worst.Round(time.Millisecond)),
 			"they were slow once, or their limiters hold too few permits to take long, are gone, or are in another database: the server was busy with something else, or its host was",
 			say("%s; %s; and look at the load of the host", showing(d.target().At(node.Addr).RedisCLI("--latency")), showing(d.target().At(node.Addr).RedisCLI("info", "stats"))))
 	}

@@ -208,20 +208,20 @@ func (p *patient) balance() (list []Finding) {
 			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "the value is %q", shorten(st.Value)))
 		case !whole:
 		case !st.HasValue && sum > expired:
-			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, and %d of %d permits are in use", sum-expired, rate))
+			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, with %d of %s in use", sum-expired, Counted(rate, "permit")))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
 			s := Warning
 			if value+expired < 1 {
 				s = Critical
 			}
-			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %d permits are left and none is in use", value+expired, rate))
+			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %s left, and none in use", value+expired, Counted(rate, "permit")))
 		case value+sum < rate:
 			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
-				value, sum, counted(rate-value-sum, "permit"), rate))
+				value, sum, Counted(rate-value-sum, "permit"), rate))
 		case value+sum > rate:
 			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
-				value, sum, counted(value+sum-rate, "permit"), rate))
+				value, sum, Counted(value+sum-rate, "permit"), rate))
 		}
 	}
 	return list
@@ -315,7 +315,7 @@ func (p *patient) longLength() []Finding {
 		}
 	}
 	return []Finding{p.of(p.main, "unshared-layout", s, word("a later Redisson, or WithRedisson316 in every Go program that uses the limiter"),
-		"%s by %s", counted(n, "member"), word(wire.LayoutLc0I.Writers()))}
+		"%s by %s", Counted(n, "member"), word(wire.LayoutLc0I.Writers()))}
 }
 
 func (p *patient) twins() []Finding {
@@ -418,7 +418,7 @@ func (p *patient) ttl() (list []Finding) {
 			used, not := word("the limiter is still used, and N and D stand for its rate"), word("it is not, and an interval has passed since the last grant")
 			set, _ := p.setRate(nil)
 			fix := say("if %s: %s, which keeps the permits in use; if %s: %s", used, set.only(used), not, run(p.cli("unlink", st.Keys[1], st.Keys[2])).only(not))
-			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, counted(st.Count, "member"), when))
+			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, Counted(st.Count, "member"), when))
 		}
 		return list
 	}
@@ -461,13 +461,13 @@ func (p *patient) otherType() (list []Finding) {
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.GrantsShow() {
 			list = append(list, p.of(p.main, "other-type", Warning, p.unused(run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])), p.main),
-				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", counted(p.main.Count, "member")))
+				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", Counted(p.main.Count, "member")))
 		}
 		return list
 	}
 	if len(p.clients) > 0 {
 		list = append(list, p.of(p.main, "other-type", Warning, p.unused(p.unlinking(p.clients), p.clients...),
-			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), counted(len(p.clients), "client")))
+			"the limiter is OVERALL, and keys of %s%s of a PER_CLIENT one are left", p.atLeast(), Counted(len(p.clients), "client")))
 	}
 	return list
 }
@@ -531,7 +531,7 @@ func (p *patient) deadClients() []Finding {
 	}
 	st := dead[0]
 	f := p.of(p.main, "dead-clients", Warning, p.unlinking(dead),
-		"%s%d of %d clients have not acquired for an hour or more and their keys have no TTL; one is %s", p.atLeast(), len(dead), len(p.clients), st.ClientID)
+		"%s%d of %s without an acquire for an hour or more, and without a TTL of their keys; one is %s", p.atLeast(), len(dead), Counted(len(p.clients), "client"), st.ClientID)
 	return []Finding{f}
 }
 
@@ -599,7 +599,7 @@ func (p *patient) writers() (list []Finding) {
 		list = append(list, p.of(st, "writers", Info, Text{}, "%s", Listed("; ", parts)))
 	}
 	if p.more {
-		list = append(list, p.of(p.main, "clients", Info, showing(p.rrl("doctor", "--max-clients N")), "only %d clients were looked at", len(p.clients)))
+		list = append(list, p.of(p.main, "clients", Info, showing(p.rrl("doctor", "--max-clients N")), "looked at only %s", Counted(len(p.clients), "client")))
 	}
 	return list
 }

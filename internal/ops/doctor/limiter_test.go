@@ -228,8 +228,8 @@ func TestStates(t *testing.T) {
 	then := func(l look, a ...act) look { l.acts = a; return l }
 	for name, looks := range map[string][]look{
 		"stuck": {
-			{acts{rate(0), value(0)}, "stuck", Critical, "0 of 10 permits are left and none is in use.*rrl heal NAME --write.*arithmetic on a nil value"},
-			{acts{value(4)}, "stuck", Warning, "4 of 10 permits are left and none is in use"},
+			{acts{rate(0), value(0)}, "stuck", Critical, "0 of 10 permits left, and none in use.*rrl heal NAME --write.*arithmetic on a nil value"},
+			{acts{value(4)}, "stuck", Warning, "4 of 10 permits left, and none in use"},
 			{acts{grant(3, h)}, "stuck", Warning, "7 of 10"}, // what has expired comes back, and is not enough
 			then(healthy, grant(3, 2*h)),
 		},
@@ -243,7 +243,7 @@ func TestStates(t *testing.T) {
 			{acts{value(1999)}, "lost", Warning, "1999 left and 3000 in the set are 1 permit less than the rate of 5000"},
 		},
 		"value": {
-			{acts{rate(0), grant(3, s)}, "value", Critical, "there is no value, and 3 of 10 permits are in use"},
+			{acts{rate(0), grant(3, s)}, "value", Critical, "there is no value, with 3 of 10 permits in use"},
 			{acts{value("099")}, "value", Critical, `the value is "099"`},
 			{acts{value("many")}, "value", Critical, `the value is "many"`},
 			{acts{value("5.0")}, "value", Critical, `the value is "5.0"`},
@@ -286,7 +286,7 @@ func TestStates(t *testing.T) {
 		},
 		"dead clients": {
 			then(healthy, rate(1), grantOf(":a", 10, 30*m), valueOf(":a", 0)),
-			{acts{grantOf(":b", 10, 2*h), valueOf(":b", 0)}, "dead-clients", Warning, "1 of 2 clients have not acquired.*:value:b"},
+			{acts{grantOf(":b", 10, 2*h), valueOf(":b", 0)}, "dead-clients", Warning, "1 of 2 clients without an acquire.*:value:b"},
 			then(healthy, expire("permits:b", m), expire("value:b", m)),
 		},
 		"a huge set": {
@@ -437,7 +437,7 @@ func TestManyClients(t *testing.T) {
 		w.do(grantOf(id, 1, 0), valueOf(id, 9))
 	}
 	r := redistest.Must((&Doctor{Survey: survey.New(w.rdb), MaxClients: 3}).Limiter(w.ctx, w.name))(t)
-	require.Equal(t, "only 3 clients were looked at", r.Findings[len(r.Findings)-1].Found)
+	require.Equal(t, "looked at only 3 clients", r.Findings[len(r.Findings)-1].Found)
 }
 
 // TestExplanations compares the table of docs/findings.md with the explanations, or writes it with RRL_TEST_DOCS set.

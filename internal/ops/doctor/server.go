@@ -143,7 +143,7 @@ func (f facts) examine(to Target) (list []Finding) {
 			"as above, for these limiters only", word("give limiters that matter no TTL"), ""},
 		{!evicts && !lapses && most > 0 && used > most/10*9, Warning, say("%d%% of maxmemory are used, and the policy is %s", percent, policy), "the server is nearly full",
 			"when it is full, every acquire fails with OOM", word("raise maxmemory, or delete what is not needed"), ""},
-		{f.number("evicted_keys") > 0, Warning, say("%d keys were evicted since the start", f.number("evicted_keys")), "keys of limiters may have been among them",
+		{f.number("evicted_keys") > 0, Warning, say("%s evicted since the start", Counted(f.number("evicted_keys"), "key")), "keys of limiters may have been among them",
 			"limiters that lose their value admit a second burst in Java, and are rebuilt by Go", say("%s finds what is broken, and says how to fix it", showing(to.Command("doctor", nil))), ""},
 		{f["save"] == "none" && f["aof_enabled"] == "0", Info, word("neither RDB nor AOF is on"), "a restart loses all limiters",
 			"after a restart every limiter is not initialized until somebody calls TrySetRate, and begins with all permits free",

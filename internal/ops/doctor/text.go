@@ -149,8 +149,8 @@ func (t Text) plan() (now []Cmd, then, alternatives []Step) {
 	return now, then, alternatives
 }
 
-// counted returns a number of things. Its format has the singular.
-func counted[N int | int64](n N, noun string) Text {
+// Counted returns a number of things, as [survey.Counted] does. Its format has the singular.
+func Counted[N int | int64](n N, noun string) Text {
 	return Text{english: survey.Counted(n, noun), format: "%d " + noun, args: []any{n}}
 }
 

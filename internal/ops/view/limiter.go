@@ -89,7 +89,7 @@ func Of(st *survey.State) *Limiter {
 	if st.HasValue {
 		value = doctor.Word(survey.VisibleName(st.Value))
 	}
-	holds := [3]doctor.Text{{}, value, counted(st.Count)}
+	holds := [3]doctor.Text{{}, value, doctor.Counted(st.Count, "member")}
 	for i, role := range roles {
 		if v.Is(PerClient) && i > 0 && st.Types[i] == "none" {
 			continue
@@ -106,23 +106,13 @@ func Of(st *survey.State) *Limiter {
 	return v
 }
 
-func counted(members int64) doctor.Text {
-	if members == 1 {
-		return say("1 member")
-	}
-	return say("%d members", members)
-}
-
 // Nothing reports whether Redis holds nothing of the limiter.
 func (v *Limiter) Nothing() bool {
 	return v.Absent && v.Types == [3]string{"none", "none", "none"} && len(v.Clients) == 0
 }
 
 func rateText(r permit.Rate) doctor.Text {
-	text := say("%d permits in any %s", r.Permits, survey.Exact(r.Interval))
-	if r.Permits == 1 {
-		text = say("1 permit in any %s", survey.Exact(r.Interval))
-	}
+	text := say("%s in any %s", doctor.Counted(r.Permits, "permit"), survey.Exact(r.Interval))
 	text = say("%s, %s", text, doctor.Word(r.Type.String()))
 	if r.MinGap > 0 {
 		text = say("%s, at least %s between permits", text, survey.Exact(r.MinGap))
@@ -145,19 +135,19 @@ func (v *Limiter) takers() doctor.Text {
 	for i, p := range processes {
 		switch {
 		case i == shown:
-			list = append(list, say("%d more processes of Go", len(processes)-i))
+			list = append(list, say("%d more of Go", len(processes)-i))
 		case i > shown:
 		case p.Waiting > 0:
-			list = append(list, say("Go %s: %d permits, %d wait", v.process(p.Tag), p.Permits, p.Waiting))
+			list = append(list, say("Go %s: %s, %d waiting", v.process(p.Tag), doctor.Counted(p.Permits, "permit"), p.Waiting))
 		default:
-			list = append(list, say("Go %s: %d permits", v.process(p.Tag), p.Permits))
+			list = append(list, say("Go %s: %s", v.process(p.Tag), doctor.Counted(p.Permits, "permit")))
 		}
 	}
 	if java > 0 {
-		list = append(list, say("Java: %d permits", java))
+		list = append(list, say("Java: %s", doctor.Counted(java, "permit")))
 	}
 	if unknown > 0 {
-		list = append(list, say("not known: %d permits", unknown))
+		list = append(list, say("not known: %s", doctor.Counted(unknown, "permit")))
 	}
 	if len(list) == 0 {
 		return doctor.Text{}

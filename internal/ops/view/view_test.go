@@ -54,7 +54,7 @@ func TestWaitingCallers(t *testing.T) {
 			if format == wire.FormatLc0I { // whose tripwires have no room for the number
 				callers = 2
 			} else {
-				require.Regexp(t, `^Go [0-9a-f]{4}: (10|0) permits, 13 wait; Go [0-9a-f]{4}: (10|0) permits, 12 wait$`, v.Takers.String())
+				require.Regexp(t, `^Go [0-9a-f]{4}: (10|0) permits, 13 waiting; Go [0-9a-f]{4}: (10|0) permits, 12 waiting$`, v.Takers.String())
 			}
 			require.Equal(t, callers, v.Row.Waiting)
 			require.Equal(t, 2, v.Processes)

@@ -16,15 +16,15 @@ import (
 
 var errSDK = errors.New("an SDK's own")
 
-// TestWatch checks that the error of an SDK that hides the Transport's has the reason again, and that the requests that
+// TestContextWithReason checks that the error of an SDK that hides the Transport's has the reason again, and that the requests that
 // the SDK sends after a rejection do not wait.
-func TestWatch(t *testing.T) {
+func TestContextWithReason(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		tr := w.transport(base(ok), rules(w.limit("watch", 1, time.Minute)))
+		tr := w.transport(base(ok), rules(w.limit("reason", 1, time.Minute)))
 		get(t, tr, "http://x/")
 		deadline, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		ctx, explain := Watch(deadline)
+		ctx, explain := ContextWithReason(deadline)
 		require.NoError(t, explain(nil))
 		require.Equal(t, errSDK, explain(errSDK), "nothing was rejected")
 
@@ -50,7 +50,7 @@ func TestWatch(t *testing.T) {
 
 		ended, end := context.WithCancel(t.Context())
 		end()
-		ctx, explain = Watch(ended)
+		ctx, explain = ContextWithReason(ended)
 		require.ErrorIs(t, send(ctx), context.Canceled)
 		require.ErrorAs(t, explain(errSDK), &e)
 		require.Equal(t, ReasonContext, e.Reason)

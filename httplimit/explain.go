@@ -9,11 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// Watch returns a context for one call of an SDK, and a function that adds the reason of a rejection to the error of
-// that call. It is for SDKs that send a rejected request again until their time is up, and then return only the
+// ContextWithReason returns a context for one call of an SDK, and a function that adds the reason of a rejection to the
+// error of that call. It is for SDKs that send a rejected request again until their time is up, and then return only the
 // context's error:
 //
-//	ctx, explain := httplimit.Watch(ctx)
+//	ctx, explain := httplimit.ContextWithReason(ctx)
 //	err := explain(ask(ctx)) // ask calls the SDK
 //	var rejected *httplimit.Error
 //	if errors.As(err, &rejected) {
@@ -22,11 +22,10 @@ import (
 //
 // Once a request with that context is rejected, later ones are rejected at once with the same [*Error], so the SDK's
 // retries do not wait again. explain returns err itself if it is nil, if it contains the reason already, or if
-// nothing was rejected. The SDK must pass the context on to its requests: an SDK that takes no context cannot be
-// watched.
-func Watch(ctx context.Context) (watched context.Context, explain func(error) error) {
+// nothing was rejected. The SDK must pass the context on to its requests.
+func ContextWithReason(ctx context.Context) (explained context.Context, explain func(error) error) {
 	w := new(firstRejection)
-	return context.WithValue(ctx, watchKey{}, w), func(err error) error {
+	return context.WithValue(ctx, reasonKey{}, w), func(err error) error {
 		e := w.Load()
 		if err == nil || e == nil || errors.Is(err, ErrRejected) {
 			return err
@@ -35,14 +34,14 @@ func Watch(ctx context.Context) (watched context.Context, explain func(error) er
 	}
 }
 
-type watchKey struct{}
+type reasonKey struct{}
 
 // A firstRejection is that of a call of an SDK.
 type firstRejection struct{ atomic.Pointer[Error] }
 
 // firstOf returns the firstRejection of a request's context, or nil.
 func firstOf(ctx context.Context) *firstRejection {
-	w, _ := ctx.Value(watchKey{}).(*firstRejection)
+	w, _ := ctx.Value(reasonKey{}).(*firstRejection)
 	return w
 }
 
