@@ -42,7 +42,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				keys++
 				shared = shared.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
-				local := a.idle()
+				local := a.model().idle()
 				var last ratelimiter.Result
 				var grants []settled
 				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
@@ -115,10 +115,10 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 				now := time.UnixMicro(1_790_000_000_000_000)
 				shared := redistest.Must(NewShared(rdb, name, a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
 				shared = shared.For(fmt.Sprint(n))
-				local := a.idle()
+				local := a.model().idle()
 				take := func(n int64, atMost time.Duration) (m mark) {
 					q := demand{now: now.UnixMicro(), n: n, spend: true, mark: &m}
-					if a.reserves() {
+					if a.model().reserves {
 						q.atMost = atMost.Microseconds()
 					}
 					got := redistest.Must(shared.ask(ctx, q))(t)
@@ -134,14 +134,14 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 				}
 				first := take(1, longest)
 				now = now.Add(pass)
-				take(a.largest(), longest)
+				take(a.model().largest, longest)
 				settle(first, -1)
 				last := take(1, longest)
 				settle(last, maxPermits)
 				take(1, longest)
 				now = now.Add(pass)
-				take(a.largest()*3/4+1, longest)
-				take(a.largest(), longest)
+				take(a.model().largest*3/4+1, longest)
+				take(a.model().largest, longest)
 				take(1, 0)
 			}
 		}
@@ -149,11 +149,11 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 }
 
 func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
-	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.largest())).Draw(t, "n")}
+	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.model().largest)).Draw(t, "n")}
 	if rapid.IntRange(0, 3).Draw(t, "many") == 0 {
-		q.n = rapid.Int64Range(1, min(a.largest(), 4_000_000_000)).Draw(t, "n")
+		q.n = rapid.Int64Range(1, min(a.model().largest, 4_000_000_000)).Draw(t, "n")
 	}
-	if a.reserves() && q.spend {
+	if a.model().reserves && q.spend {
 		q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000, longest.Microseconds()}).Draw(t, "atMost")
 	}
 	return q
@@ -163,7 +163,7 @@ func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
 func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want ratelimiter.Result) {
 	a, f := shared.config.now().algorithm, &flight{}
 	for range rapid.IntRange(1, 12).Draw(t, "requests") {
-		require.True(t, f.add(&request{demand: drawDemand(t, a, now), setting: shared.config.now()}, a.reserves()))
+		require.True(t, f.add(&request{demand: drawDemand(t, a, now), setting: shared.config.now()}, a.model().reserves))
 	}
 	reply, sent, err := shared.send(context.Background(), f)
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
-		a, b := bucket.idle(), GCRA(bucket).idle()
+		a, b := bucket.model().idle(), GCRA(bucket).model().idle()
 		now, last, grants := int64(1_790_000_000_000_000), decision{}, []settled(nil)
 		calls := 0
 		id := func() epoch { calls++; return epochOf(fmt.Sprintf("%014d", calls)) }

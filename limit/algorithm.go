@@ -29,23 +29,22 @@ import (
 // come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
 // ratelimiter.ErrInvalidArgument, as is a parameter that is out of its range; the error names it.
 type Algorithm interface {
-	// bound and largest are Bound and Largest of the algorithm.
-	bound(window time.Duration, n int64) int64
-	largest() int64
-
-	// check returns an error if a parameter is out of its range.
+	// check returns an error if a parameter is out of its range. The others are called only if there is none.
 	check() error
-	// script returns the script of the shared form. Its arguments are those of config.arguments, with
-	// parameters in the middle.
-	script() *dispatch.Script
-	parameters() []any
-	// reserves reports whether the algorithm grants permits in advance.
-	reserves() bool
-	// idle returns the state of a limiter that has not been used for long, or never.
-	idle() state
-	// stored returns the state that the text in a reply of the script describes. It reports false if no
-	// limiter writes it.
-	stored(text string) (state, bool)
+	bound(window time.Duration, n int64) int64 // see Bound
+	model() model
+}
+
+// A model is an algorithm with its parameters, as a call needs to know it.
+type model struct {
+	script       *dispatch.Script
+	parameters   []any                           // those of the script, beside those of config.command
+	parametersAt func(now int64) []any           // those of a call at an instant in µs, and for some time around it; nil if they are always the same
+	identity     []any                           // what is part of the keys in place of the parameters if they change with the time
+	largest      int64                           // see Largest
+	reserves     bool                            // it grants permits in advance
+	idle         func() state                    // of a limiter that has not been used for long, or never
+	stored       func(text string) (state, bool) // the state that the text in a reply of the script describes; false if no limiter writes it
 }
 
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
@@ -57,7 +56,7 @@ func Bound(a Algorithm, window time.Duration, n int64) int64 {
 	if err != nil || n < 1 {
 		return 0
 	}
-	return of.bound(window, min(n, of.largest()))
+	return of.bound(window, min(n, of.model().largest))
 }
 
 // Largest returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
@@ -67,7 +66,7 @@ func Largest(a Algorithm) int64 {
 	if err != nil {
 		return 0
 	}
-	return of.largest()
+	return of.model().largest
 }
 
 // checked returns a without a pointer to it, or an error if it is nil or has a parameter that is out of its range. Nobody can change
@@ -92,15 +91,6 @@ func pointee(a Algorithm) Algorithm {
 	return v.Elem().Interface().(Algorithm)
 }
 
-// A dated algorithm has parameters that are instants.
-type dated interface {
-	// identity is what is part of the keys in place of the parameters.
-	identity() []any
-	// parametersAt returns the parameters of a call at an instant in µs, and for some time around it. A script that gets
-	// those of another time replies that they are not of now.
-	parametersAt(now int64) []any
-}
-
 // A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
 // arithmetic in Lua; TestLocalAndSharedAgree compares the two.
 type state interface {
@@ -121,11 +111,14 @@ type demand struct {
 }
 
 // check returns an error if q cannot be granted, however long it waits.
-func (q *demand) check(a Algorithm) error {
-	if q.taken == nil {
-		return checkPermits(a, q.n)
+func (q *demand) check(m *model) error {
+	if q.n < 1 || q.n > maxPermits {
+		return invalid("a call for %d permits is not in 1..%d", q.n, int64(maxPermits))
 	}
-	return checkRange(q.n)
+	if q.taken == nil && q.n > m.largest {
+		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, q.n, m.largest)
+	}
+	return nil
 }
 
 // least returns the fewest permits that q is granted, if it is.
@@ -180,33 +173,15 @@ func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
 	return list, epochOf(its), i == count
 }
 
-// checkPermits returns an error if no call can be granted n permits, however long it waits.
-func checkPermits(a Algorithm, n int64) error {
-	if err := checkRange(n); err != nil {
-		return err
-	}
-	if most := a.largest(); n > most {
-		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, n, most)
-	}
-	return nil
-}
-
-func checkRange(n int64) error {
-	if n < 1 || n > maxPermits {
-		return invalid("a call for %d permits is not in 1..%d", n, int64(maxPermits))
-	}
-	return nil
-}
-
 // signature returns the name of the algorithm and its parameters, which are part of the keys.
-func signature(a Algorithm) string {
+func signature(n *setting) string {
 	var b strings.Builder
-	b.WriteString(stateName(a.script()))
-	parameters := a.parameters
-	if d, ok := a.(dated); ok {
-		parameters = d.identity
+	b.WriteString(stateName(n.script))
+	parameters := n.parameters
+	if n.parametersAt != nil {
+		parameters = n.identity
 	}
-	for _, v := range parameters() {
+	for _, v := range parameters {
 		fmt.Fprintf(&b, ":%v", v)
 	}
 	return b.String()

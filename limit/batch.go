@@ -161,7 +161,7 @@ func (s *Shared) land(x *line) {
 // fill is lines.fill, where what is known to be rejected is rejected.
 func (s *Shared) fill(x *line) bool {
 	c := s.config
-	return c.lines.fill(x, c.now().algorithm.reserves(), func(r *request) (ok bool) {
+	return c.lines.fill(x, c.now().reserves, func(r *request) (ok bool) {
 		if r.settlement != nil {
 			return false
 		}

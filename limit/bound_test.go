@@ -49,7 +49,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 			const longest, calls = 40, 200_000
 			most := [longest + 1]int64{}
 			random := proptest.Rand(t)
-			s, now := c.a.idle(), int64(1000)
+			s, now := c.a.model().idle(), int64(1000)
 			grants, newest := [longest]int64{}, now // by instant modulo longest, up to the newest
 			note := func(at, n int64) {
 				for ; newest < at; newest++ {
@@ -80,10 +80,10 @@ func TestBoundIsTheLeast(t *testing.T) {
 					now += random.Int64N(30)
 				}
 				q := demand{now: now, n: 1 + random.Int64N(c.n), spend: true}
-				if c.a.reserves() && random.IntN(2) == 0 {
+				if c.a.model().reserves && random.IntN(2) == 0 {
 					q.atMost = random.Int64N(8)
 				}
-				q.n = min(q.n, c.a.largest())
+				q.n = min(q.n, c.a.model().largest)
 				if d := s.take(q, epoch{}); d.granted {
 					if d.wait == 0 || now+d.wait-newest < longest {
 						note(max(now+d.wait, newest), q.n)

@@ -115,7 +115,7 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 		a := CalendarQuota{Permits: 5, Per: Day, Location: zone("America/Los_Angeles")}
 		redisNow := time.Date(2026, 3, 8, 9, 0, 0, 0, time.UTC) // 01:00 of a day of 23 hours
 		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return redisNow })))(t)
-		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().script.Src).Err())
 		h := &holder{}
 		rdb.AddHook(h)
 		for i, step := range []struct {

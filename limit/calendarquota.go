@@ -5,8 +5,6 @@ package limit
 import (
 	"fmt"
 	"time"
-
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A CalendarQuota counts the permits that are taken in a day, a week or a month of the calendar, as platforms do
@@ -83,8 +81,6 @@ func (a CalendarQuota) bound(window time.Duration, _ int64) int64 {
 	}
 }
 
-func (a CalendarQuota) largest() int64 { return a.Permits }
-
 func (a CalendarQuota) check() error {
 	lastDay := map[Period]int{Day: 0, Week: 7, Month: 31}
 	switch _, ok := lastDay[a.Per]; {
@@ -104,11 +100,21 @@ func (a CalendarQuota) check() error {
 	return nil
 }
 
-func (a CalendarQuota) script() *dispatch.Script { return calendarQuotaScript }
-func (a CalendarQuota) reserves() bool           { return false }
-
-func (a CalendarQuota) identity() []any {
-	return []any{a.Per, zoneOf(a.Location), max(a.Day, 1), int64(a.At / time.Second)}
+func (a CalendarQuota) model() model {
+	c := a.calendar()
+	at := func(now int64) []any {
+		b := c.around(now)
+		return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
+	}
+	return model{
+		script: calendarQuotaScript, parameters: at(time.Now().UnixMicro()), parametersAt: at, largest: a.Permits,
+		identity: []any{a.Per, zoneOf(a.Location), max(a.Day, 1), int64(a.At / time.Second)},
+		idle:     func() state { return &calendarQuota{permits: a.Permits, calendar: c} },
+		stored: func(text string) (state, bool) {
+			v, e, ok := numbers(text, 2)
+			return &calendarQuota{permits: a.Permits, calendar: c, end: v[0], count: v[1], epoch: e}, ok
+		},
+	}
 }
 
 // zoneOf returns what tells a time zone from others: its name, or of one whose clocks are never changed by how much they differ from
@@ -124,22 +130,6 @@ func zoneOf(l *time.Location) string {
 		return "UTC"
 	}
 	return t.Format("UTC-070000")
-}
-
-func (a CalendarQuota) parameters() []any { return a.parametersAt(time.Now().UnixMicro()) }
-
-func (a CalendarQuota) parametersAt(now int64) []any {
-	b := a.calendar().around(now)
-	return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
-}
-
-func (a CalendarQuota) idle() state {
-	return &calendarQuota{permits: a.Permits, calendar: a.calendar()}
-}
-
-func (a CalendarQuota) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2)
-	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1], epoch: e}, ok
 }
 
 type calendarQuota struct {

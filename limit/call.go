@@ -40,7 +40,7 @@ const (
 // command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
 // there is anything to say about either, an instant before the call was first sent, and now.
 func (c *config) command(n *setting, keys []string, requests, id string, since int64) ([]any, error) {
-	s, more, parameters := n.algorithm.script(), 0, n.parameters
+	s, more, parameters := n.script, 0, n.parameters
 	if now := n.redated.Load(); now != nil {
 		parameters = *now
 	}
@@ -65,17 +65,17 @@ func (c *config) command(n *setting, keys []string, requests, id string, since i
 	return s.Complete(append(cmd, before, now))
 }
 
-// redate makes the parameters those of an instant by the clock of Redis, if they are dated.
+// redate makes the parameters those of an instant by the clock of Redis, if they change with the time.
 func (n *setting) redate(now int64) {
-	if d, ok := n.algorithm.(dated); ok {
-		parameters := d.parametersAt(now)
+	if n.parametersAt != nil {
+		parameters := n.parametersAt(now)
 		n.redated.Store(&parameters)
 	}
 }
 
 // requests returns the first argument of the script for the requests of f.
 func requests(f *flight) string {
-	reserves := f.setting().algorithm.reserves()
+	reserves := f.setting().reserves
 	if x := f.settlement(); x != nil {
 		return x.String()
 	}
@@ -140,11 +140,11 @@ func (s *Shared) unexpected(reply any) error {
 }
 
 // state returns the state that a reply describes.
-func (s *Shared) state(a Algorithm, text string) (state, error) {
+func (s *Shared) state(m *model, text string) (state, error) {
 	if text == "" {
-		return a.idle(), nil
+		return m.idle(), nil
 	}
-	if st, ok := a.stored(text); ok {
+	if st, ok := m.stored(text); ok {
 		return st, nil
 	}
 	return nil, s.malformed()
@@ -156,7 +156,7 @@ func (s *Shared) state(a Algorithm, text string) (state, error) {
 func (s *Shared) decide(f *flight, reply []any, sent time.Time) error {
 	now := reply[0].(int64)
 	n := f.setting()
-	after, err := s.state(n.algorithm, reply[1].(string))
+	after, err := s.state(&n.model, reply[1].(string))
 	if err != nil {
 		return err
 	}
@@ -235,14 +235,14 @@ func (r *request) takesUpTo(after state, now, granted int64, id epoch) bool {
 // decideAgain is decide for a call that has run before, whose reply was lost. What was rejected then, and what
 // takes nothing, has no outcome: it is asked again.
 func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
-	now, a := reply[0].(int64), f.setting().algorithm
-	if a.reserves() {
+	now, m := reply[0].(int64), &f.setting().model
+	if m.reserves {
 		then, text, _ := strings.Cut(answer, " ")
 		at, err := strconv.ParseInt(then, 10, 64)
 		if err != nil {
 			return s.unexpected(reply)
 		}
-		before, err := s.state(a, text)
+		before, err := s.state(m, text)
 		if err != nil {
 			return err
 		}
@@ -258,7 +258,7 @@ func (s *Shared) decideAgain(f *flight, reply []any, answer string) error {
 		}
 		return nil
 	}
-	current, err := s.state(a, reply[1].(string))
+	current, err := s.state(m, reply[1].(string))
 	if err != nil {
 		return err
 	}

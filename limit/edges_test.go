@@ -49,13 +49,13 @@ func TestSlowestRatesAreReadAgain(t *testing.T) {
 			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
 			for _, pass := range []time.Duration{0, time.Hour, longestInterval} {
 				now = now.Add(pass)
-				r, err := l.Reserve(ctx, a.largest(), 0)
+				r, err := l.Reserve(ctx, a.model().largest, 0)
 				require.NoError(t, err, "%s of a permit in %d years, after %v", kind, years, pass)
 				if pass == 0 {
 					require.True(t, r.Granted, kind)
 				}
 			}
-			if checkSettles(a) != nil {
+			if checkSettles(newSetting(a)) != nil {
 				continue
 			}
 			l = l.For("that owes")
@@ -192,7 +192,7 @@ func TestOneCallOfAKeyAtATime(t *testing.T) {
 			all.Wait()
 			synctest.Wait()
 			time.Sleep(time.Minute)
-			spent := a.largest() - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
+			spent := a.model().largest - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
 			t.Logf("%s: %d told, %d perhaps, %d spent, %d calls", kind, told.Load(), unknown.Load(), spent, c.sent)
 			require.Equal(t, 1, c.most, "%s: calls of a key in flight", kind)
 			require.GreaterOrEqual(t, spent, told.Load(), kind)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A FixedWindow counts the permits that are taken in one window after another. A window begins with the first
@@ -39,18 +38,18 @@ func stepped(w, interval, full, brought int64) int64 {
 	return max(plus(full, times(brought, (w-1)/interval)), plus(full-1, times(brought, ceilDiv(w-1, interval))))
 }
 
-func (a FixedWindow) largest() int64 { return a.Rate.Permits }
+func (a FixedWindow) check() error { return checkRate(a.Rate) }
 
-func (a FixedWindow) check() error             { return checkRate(a.Rate) }
-func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }
-func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a FixedWindow) reserves() bool           { return false }
-func (a FixedWindow) idle() state {
-	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
-}
-func (a FixedWindow) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 4)
-	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], count: v[1], base: v[2], length: v[3], epoch: e}, ok
+func (a FixedWindow) model() model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return model{
+		script: fixedWindowScript, parameters: []any{permits, interval}, largest: permits,
+		idle: func() state { return &fixedWindow{permits: permits, interval: interval} },
+		stored: func(text string) (state, bool) {
+			v, e, ok := numbers(text, 4)
+			return &fixedWindow{permits: permits, interval: interval, start: v[0], count: v[1], base: v[2], length: v[3], epoch: e}, ok
+		},
+	}
 }
 
 type fixedWindow struct {

@@ -111,7 +111,7 @@ func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
 	f.mu.Unlock()
 	n := c.now()
 	if q.n > 0 {
-		return n, q.check(n.algorithm)
+		return n, q.check(&n.model)
 	}
 	return n, nil
 }

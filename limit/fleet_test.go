@@ -315,7 +315,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 				l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepSpent), WithoutCachedRejections(), clock))(t)
 				begin, granted := now, int64(0)
 				for range 8 {
-					n := 1 + random.Int64N(min(a.largest(), 1000))
+					n := 1 + random.Int64N(min(a.model().largest, 1000))
 					res, err := l.Reserve(ctx, n, 0)
 					require.NoError(t, err, "%s of %+v", kind, a)
 					if res.Granted {

@@ -63,7 +63,7 @@ func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ready makes Redis have the script of l, and h hold back the next one.
 func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
 	t.Helper()
-	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
+	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.model().script.Src).Err())
 	h.hold, h.release, h.scripts = true, make(chan struct{}), nil
 }
 
@@ -150,7 +150,7 @@ func TestCallersThatLeave(t *testing.T) {
 // told whether it was granted, though its own reply is lost and Redis has no room to remember it for long, and takes its permits once.
 func TestCallThatIsLongOnItsWay(t *testing.T) {
 	for kind, a := range roomy(1000) {
-		if a.reserves() { // tells nobody what it has left
+		if a.model().reserves { // tells nobody what it has left
 			continue
 		}
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -204,7 +204,7 @@ func TestCallThatIsLongOnItsWay(t *testing.T) {
 				arrive()
 			}
 			all.Wait()
-			spent := a.largest() - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
+			spent := a.model().largest - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
 			require.LessOrEqual(t, spent, told+1+1, "%s: %v", kind, h.scripts)
 		})
 	}
@@ -214,7 +214,7 @@ func TestCallThatIsLongOnItsWay(t *testing.T) {
 // sure of, whatever the process asks for meanwhile.
 func TestSettledWhileOnItsWay(t *testing.T) {
 	for kind, a := range roomy(1000) {
-		if checkSettles(a) != nil {
+		if checkSettles(newSetting(a)) != nil {
 			continue
 		}
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -234,7 +234,7 @@ func TestSettledWhileOnItsWay(t *testing.T) {
 			close(h.release)
 			all.Wait()
 			require.NoError(t, g.Settle(t.Context(), 2), kind)
-			require.Equal(t, a.largest()-3, redistest.Must(l.Peek(t.Context(), 1))(t).Available, kind)
+			require.Equal(t, a.model().largest-3, redistest.Must(l.Peek(t.Context(), 1))(t).Available, kind)
 			require.Len(t, h.scripts, 3, "%s: its call was not made again", kind)
 		})
 	}
@@ -350,15 +350,15 @@ func TestLostReplyOfABatch(t *testing.T) {
 		rdb.AddHook(s)
 		l := shared(t, rdb, a)
 		same := twin(t, l, rdb).For("same")
-		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().script.Src).Err())
 		batch := func() *flight {
 			f := &flight{}
 			for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
-				q := demand{n: min(n, a.largest()), spend: n != 2}
-				if a.reserves() {
+				q := demand{n: min(n, a.model().largest), spend: n != 2}
+				if a.model().reserves {
 					q.atMost = 500_000 * n
 				}
-				f.add(&request{demand: q, setting: l.config.now()}, a.reserves())
+				f.add(&request{demand: q, setting: l.config.now()}, a.model().reserves)
 			}
 			return f
 		}

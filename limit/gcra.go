@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or rejects and delays no
@@ -28,14 +27,9 @@ var gcraScript = script("gcra", 1, 8)
 
 func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bound(window, 0) }
 
-func (a GCRA) largest() int64 { return a.Burst }
+func (a GCRA) check() error { return checkPace(a.Rate, "Burst", a.Burst) }
 
-func (a GCRA) check() error                     { return checkPace(a.Rate, "Burst", a.Burst) }
-func (a GCRA) script() *dispatch.Script         { return gcraScript }
-func (a GCRA) parameters() []any                { return a.bucket().parameters() }
-func (a GCRA) reserves() bool                   { return false }
-func (a GCRA) idle() state                      { return a.bucket().idle() }
-func (a GCRA) stored(text string) (state, bool) { return a.bucket().stored(text) }
+func (a GCRA) model() model { return a.bucket().model() }
 
 // bucket returns the bucket that lends nothing, which a is.
 func (a GCRA) bucket() DebtBucket { return DebtBucket{Rate: a.Rate, Burst: a.Burst} }

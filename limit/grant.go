@@ -98,9 +98,9 @@ type settler interface {
 	markOf(earliest, n int64) mark
 }
 
-func checkSettles(a Algorithm) error {
-	if _, ok := a.idle().(settler); !ok {
-		return fmt.Errorf("%w: %T", ErrCannotSettle, a)
+func checkSettles(n *setting) error {
+	if _, ok := n.idle().(settler); !ok {
+		return fmt.Errorf("%w: %T", ErrCannotSettle, n.algorithm)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimit
 	if err := s.unusable(); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	if err := checkSettles(s.config.now().algorithm); err != nil {
+	if err := checkSettles(s.config.now()); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
 	var m mark
@@ -129,7 +129,7 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 	if err := s.unusable(); err != nil {
 		return nil, err
 	}
-	if err := checkSettles(s.config.now().algorithm); err != nil {
+	if err := checkSettles(s.config.now()); err != nil {
 		return nil, err
 	}
 	var m mark
@@ -145,7 +145,7 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimite
 	if !l.made() {
 		return nil, ratelimiter.Result{}, errNotLocal
 	}
-	if err := checkSettles(l.algorithm); err != nil {
+	if err := checkSettles(l.setting); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
 	var m mark
@@ -184,7 +184,7 @@ func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (r
 	return l.Allow(ctx, n)
 }
 
-func (l *Local) label() string { return signature(l.algorithm) }
+func (l *Local) label() string { return signature(l.setting) }
 
 func (l *Local) settle(_ context.Context, s *settlement) error {
 	l.mu.Lock()

@@ -27,9 +27,13 @@ type guava struct {
 	slope     float64 // µs by which each permit above the threshold takes longer
 }
 
-// parameters returns what the script of both takes.
-func (g guava) parameters() []any {
-	return []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}
+// model returns the model of both.
+func (g guava) model() model {
+	return model{
+		script: smoothScript, parameters: []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}, largest: g.largest(), reserves: true,
+		idle:   func() state { return &guavaState{guava: g, stored: g.most} },
+		stored: g.text,
+	}
 }
 
 // carries reports whether the fraction of a µs is carried over to the next call instead of truncated.
@@ -77,8 +81,6 @@ func (g guava) bound(w, n int64, stored, lost float64) int64 {
 	most := ((float64(n)+stored)*g.stable + float64(w-1)) / (g.stable - lost)
 	return saturated(most + 1e-6) // more than the rounding of the doubles
 }
-
-func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most} }
 
 // text returns the state that a reply describes: the permits, two instants and the fraction.
 func (g guava) text(text string) (state, bool) {

@@ -88,7 +88,7 @@ func (c *config) handle(key string, own *setting) *Shared {
 		return &Shared{config: c, key: key, keys: keys, slot: keys[0]}
 	}
 	keys := redisKeys(c.name, key, stateName(gcraScript)+":each", 1)
-	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own.algorithm), own: own}
+	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own), own: own}
 }
 
 // setting returns the setting of a for With.

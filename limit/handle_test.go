@@ -24,7 +24,7 @@ func TestForAllocatesNothing(t *testing.T) {
 	defer rdb.Close()
 	a := GCRA{Rate: per1(10), Burst: 20}
 	l := redistest.Must(NewShared(rdb, "x", a))(t)
-	require.Equal(t, "limit2:x:{user}:"+signature(a), l.For("user").Keys()[0])
+	require.Equal(t, "limit2:x:{user}:"+signatureOf(a), l.For("user").Keys()[0])
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.For("user") }))
 	require.Same(t, l.For("user"), l.For("us"+string([]byte("er"))))
 	tenant := l.For("user").With(a)
@@ -144,7 +144,7 @@ func TestAllowAtMostAgrees(t *testing.T) {
 			a := []Algorithm{GCRA{per1(7), 9}, IntervalBucket{per1(7), 9}, FixedWindow{per1(9)}, SlidingLog{per1(9)}, SlidingCounter{per1(9)}}[round%5]
 			now := time.Now()
 			s := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t).For(fmt.Sprint(round))
-			local := a.idle()
+			local := a.model().idle()
 			for range 25 {
 				now = now.Add(time.Duration(random.Int64N(700_000)) * time.Microsecond)
 				n := 1 + random.Int64N(12)

@@ -44,7 +44,7 @@ func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string)
 			granted++
 		}
 		require.GreaterOrEqual(t, r.Wait, time.Duration(0), state)
-		require.LessOrEqual(t, r.Available, max(a.largest(), 0), state)
+		require.LessOrEqual(t, r.Available, max(a.model().largest, 0), state)
 	}
 	require.LessOrEqual(t, granted, a.bound(time.Microsecond, 1), "%s: granted at one instant", state)
 	for range 20 {

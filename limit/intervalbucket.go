@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // An IntervalBucket is a token bucket that is refilled in steps: it gets Rate.Permits at the end of each
@@ -30,8 +29,6 @@ func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), microsOf(a.Rate), a.Burst, min(a.Rate.Permits, a.Burst))
 }
 
-func (a IntervalBucket) largest() int64 { return a.Burst }
-
 func (a IntervalBucket) check() error {
 	if err := checkRate(a.Rate); err != nil {
 		return err
@@ -44,23 +41,20 @@ func (a IntervalBucket) check() error {
 	}
 	return nil
 }
-func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
-func (a IntervalBucket) parameters() []any {
-	return []any{a.Rate.Permits, microsOf(a.Rate), a.Burst}
-}
-func (a IntervalBucket) reserves() bool { return false }
-func (a IntervalBucket) idle() state {
-	return a.unused()
-}
-func (a IntervalBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 6)
-	s := a.unused()
-	s.begun, s.lack, s.base, s.given, s.its, s.epoch = v[0], v[1], min(v[2], v[1]), v[3], steps{v[4], v[5]}, e
-	return s, ok && s.its.permits > 0 && s.its.interval > 0
-}
-func (a IntervalBucket) unused() *intervalBucket {
+
+func (a IntervalBucket) model() model {
 	own := steps{a.Rate.Permits, microsOf(a.Rate)}
-	return &intervalBucket{steps: own, its: own, capacity: a.Burst}
+	idle := intervalBucket{steps: own, its: own, capacity: a.Burst}
+	return model{
+		script: intervalBucketScript, parameters: []any{own.permits, own.interval, a.Burst}, largest: a.Burst,
+		idle: func() state { s := idle; return &s },
+		stored: func(text string) (state, bool) {
+			v, e, ok := numbers(text, 6)
+			s := idle
+			s.begun, s.lack, s.base, s.given, s.its, s.epoch = v[0], v[1], min(v[2], v[1]), v[3], steps{v[4], v[5]}, e
+			return &s, ok && s.its.permits > 0 && s.its.interval > 0
+		},
+	}
 }
 
 // steps are the permits that come in at the end of each interval.

@@ -28,7 +28,7 @@ func TestCallsInAJoint(t *testing.T) {
 		ctx, name := t.Context(), redistest.Key(t)
 		require.NoError(t, rdb.RPush(ctx, name, "neither a string nor a sorted set").Err())
 		for kind, a := range every() {
-			s, now, draw := a.script(), time.UnixMilli(1_700_000_000_000), proptest.Rand(t)
+			s, now, draw := a.model().script, time.UnixMilli(1_700_000_000_000), proptest.Rand(t)
 			c := &config{clock: func() time.Time { return now }}
 			of := func(keys string) (list []string) {
 				for i := range s.Keys {
@@ -40,7 +40,7 @@ func TestCallsInAJoint(t *testing.T) {
 			for i := range 100 {
 				now = now.Add(time.Duration(draw.IntN(400)) * time.Millisecond)
 				requests := fmt.Sprint(1 + draw.IntN(3))
-				if a.reserves() {
+				if a.model().reserves {
 					requests += fmt.Sprintf(":1:%d", draw.IntN(2_000_000))
 				}
 				since := []int64{first, first, first, unknown, now.UnixMicro() - 1000}[draw.IntN(5)]

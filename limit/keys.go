@@ -24,7 +24,7 @@ func stateName(s *dispatch.Script) string {
 
 // redisKeys returns the Redis keys of the limiter of one key.
 func (c *config) redisKeys(key string) []string {
-	return redisKeys(c.name, key, c.signature, c.now().algorithm.script().Keys)
+	return redisKeys(c.name, key, c.signature, c.now().script.Keys)
 }
 
 // redisKeys returns the Redis keys of the limiter of one key. Their hash tag is that key, or the name if it is

@@ -22,7 +22,7 @@ func TestCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{}
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 8})
-		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.model().script.Src).Err())
 		rdb.AddHook(h)
 		ms := time.Millisecond
 		allow := func(n int64, want ratelimiter.Result, scripts int) {
@@ -100,7 +100,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 			random := proptest.Rand(t)
 			now := int64(1_790_000_000_000_000)
 			untrue := now // until when rejections may be untrue
-			truth := a.idle()
+			truth := a.model().idle()
 			clock := func() time.Time { return time.UnixMicro(now) }
 			var processes [3]*Shared
 			for i := range processes {
@@ -116,13 +116,13 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 				now += random.Int64N(20_000)
 				switch random.IntN(2000) {
 				case 0:
-					truth, untrue = a.idle(), now+knownFor.Microseconds()
+					truth, untrue = a.model().idle(), now+knownFor.Microseconds()
 				case 1:
 					now += random.Int64N(5_000_000)
 				}
 				l := processes[random.IntN(len(processes))]
-				q := demand{now: now, n: 1 + random.Int64N(min(5, a.largest())), spend: random.IntN(8) > 0}
-				if a.reserves() && q.spend {
+				q := demand{now: now, n: 1 + random.Int64N(min(5, a.model().largest)), spend: random.IntN(8) > 0}
+				if a.model().reserves && q.spend {
 					q.atMost = random.Int64N(500_000)
 				}
 				dry := q
@@ -165,7 +165,7 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
 	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}, setting: l.config.now()}}}}, requests: 1}
-	state := l.config.now().algorithm.idle()
+	state := l.config.now().algorithm.model().idle()
 	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true}, epoch{})
 	forge := func(key string) *Shared {
 		s := l.For(key)

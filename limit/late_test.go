@@ -152,7 +152,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			}
 			sum += g.count
 			w := now.Sub(g.at) + time.Microsecond
-			require.LessOrEqual(t, sum, a.bound(w, min(3, a.largest())), "in %v", w)
+			require.LessOrEqual(t, sum, a.bound(w, min(3, a.model().largest)), "in %v", w)
 		}
 	}
 	for range steps {
@@ -182,7 +182,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			require.NoError(t, g.Settle(t.Context(), actual))
 			g.count = min(g.count, actual)
 		default:
-			n := 1 + random.Int64N(min(3, a.largest()))
+			n := 1 + random.Int64N(min(3, a.model().largest))
 			g, r, err := l.AllowGrant(t.Context(), n)
 			require.NoError(t, err)
 			if r.Granted {

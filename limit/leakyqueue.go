@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A LeakyQueue is the leaky bucket as a queue: calls are granted at an even rate, in the order in which they
@@ -37,19 +36,22 @@ func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(min(n, a.Capacity), window.Microseconds())
 }
 
-func (a LeakyQueue) largest() int64 { return a.Capacity }
+func (a LeakyQueue) check() error { return checkPace(a.Rate, "Capacity", a.Capacity) }
 
-func (a LeakyQueue) check() error             { return checkPace(a.Rate, "Capacity", a.Capacity) }
-func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
-func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
-func (a LeakyQueue) reserves() bool           { return true }
-func (a LeakyQueue) idle() state              { return &leakyQueue{newBacklog(a.pace(), a.Capacity)} }
-func (a LeakyQueue) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 3)
-	s := newBacklog(a.pace(), a.Capacity)
-	s.at, s.ahead, s.its.flow = v[0], v[1], v[2]
-	return &leakyQueue{s}, ok && s.its.flow > 0
+func (a LeakyQueue) model() model {
+	idle := newBacklog(a.pace(), a.Capacity)
+	return model{
+		script: leakyQueueScript, parameters: idle.parameters(a.Capacity), largest: a.Capacity, reserves: true,
+		idle: func() state { return &leakyQueue{idle} },
+		stored: func(text string) (state, bool) {
+			v, _, ok := numbers(text, 3)
+			s := idle
+			s.at, s.ahead, s.its.flow = v[0], v[1], v[2]
+			return &leakyQueue{s}, ok && s.its.flow > 0
+		},
+	}
 }
+
 func (a LeakyQueue) pace() pace { return onlyPace(paceOf(a.Rate, a.Capacity)) }
 
 type leakyQueue struct{ backlog }

@@ -19,8 +19,8 @@ import (
 // value is not usable; call [NewLocal]. A call of a Local that NewLocal did not return, or of nil, returns
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use. It must not be copied.
 type Local struct {
-	algorithm Algorithm
-	began     time.Time
+	setting *setting
+	began   time.Time
 
 	waits chan struct{} // has an element while a caller is the first of those that wait for their turns
 
@@ -36,17 +36,17 @@ func NewLocal(a Algorithm) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Local{algorithm: a, began: time.Now(), waits: make(chan struct{}, 1)}
+	l := &Local{setting: newSetting(a), began: time.Now(), waits: make(chan struct{}, 1)}
 	l.state = l.begunLocked()
 	return l, nil
 }
 
 // begunLocked returns the state of a limiter that begins now.
 func (l *Local) begunLocked() state {
-	if m, ok := l.algorithm.(interface{ initial(now int64) state }); ok {
+	if m, ok := l.setting.algorithm.(interface{ initial(now int64) state }); ok {
 		return m.initial(l.nowLocked())
 	}
-	return l.algorithm.idle()
+	return l.setting.idle()
 }
 
 // Algorithm returns the algorithm of the limiter: a value, also if NewLocal got a pointer to it.
@@ -54,11 +54,11 @@ func (l *Local) Algorithm() Algorithm {
 	if !l.made() {
 		return nil
 	}
-	return l.algorithm
+	return l.setting.algorithm
 }
 
 // made reports whether NewLocal returned l.
-func (l *Local) made() bool { return l != nil && l.algorithm != nil }
+func (l *Local) made() bool { return l != nil && l.setting != nil }
 
 // errNotLocal is the error of a Local that is nil or the zero value.
 var errNotLocal = invalid("the Local is not one that NewLocal returned")
@@ -83,7 +83,7 @@ func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r rate
 	if !l.made() {
 		return 0, ratelimiter.Result{}, errNotLocal
 	}
-	if err := checkParts(l.algorithm); err != nil {
+	if err := checkParts(l.setting); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
 	r, err = l.ask(ctx, demand{n: n, spend: true, taken: &permits})
@@ -102,7 +102,7 @@ func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
 	if err := contextError(ctx); err != nil {
 		return decision{}, err
 	}
-	if err := q.check(l.algorithm); err != nil {
+	if err := q.check(&l.setting.model); err != nil {
 		return decision{}, err
 	}
 	l.mu.Lock()

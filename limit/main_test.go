@@ -38,3 +38,5 @@ func WithClock(now func() time.Time) Option { return func(c *config) { c.clock =
 
 // EveryAlgorithm is each algorithm, with parameters that do not divide.
 var EveryAlgorithm = every
+
+func signatureOf(a Algorithm) string { return signature(newSetting(a)) }

@@ -170,7 +170,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					}
 					l := limiters[random.IntN(len(limiters))]
 					a := l.Algorithm()
-					n := min(1+random.Int64N(3), a.largest())
+					n := min(1+random.Int64N(3), a.model().largest)
 					if i := len(window) - 1 - random.IntN(4); i >= 0 && window[i].grant != nil && random.IntN(4) == 0 {
 						g := window[i]
 						actual := max(0, random.Int64N(n+2)-2)
@@ -182,7 +182,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 						continue
 					}
 					q := demand{now: now.UnixMicro(), n: n, spend: random.IntN(6) > 0}
-					if a.reserves() && random.IntN(2) == 0 {
+					if a.model().reserves && random.IntN(2) == 0 {
 						q.atMost = random.Int64N(40)
 					}
 					before := text(t, rdb, l)
@@ -191,9 +191,9 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					r, err := l.ask(ctx, q)
 					require.NoError(t, err, what)
 					if kind != "sliding log" {
-						st, ok := a.stored(before)
+						st, ok := a.model().stored(before)
 						if before == "" {
-							st, ok = a.idle(), true
+							st, ok = a.model().idle(), true
 						}
 						require.True(t, ok, "%q of %s", before, what)
 						q.mark = nil
@@ -205,7 +205,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 						continue
 					}
 					g := &granted{at: clock + r.Wait.Microseconds(), n: n}
-					if checkSettles(a) == nil {
+					if checkSettles(newSetting(a)) == nil {
 						m.by = l.config.now()
 						g.grant = newGrant(l, l.label, n, m)
 					}

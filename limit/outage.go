@@ -186,7 +186,7 @@ func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.rdb, s.k
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {
 	o, key := &s.config.outages, s.keys[0]
-	if o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now().algorithm) != nil {
+	if o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now()) != nil {
 		return nil
 	}
 	part := &o.quotas[hash(key)%len(o.quotas)]

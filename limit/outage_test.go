@@ -187,7 +187,7 @@ func TestAllowAtMostInAnOutage(t *testing.T) {
 // TestLocalQuotaIsTaken checks that what a local quota granted is taken from the limiter when Redis is back, once.
 func TestLocalQuotaIsTaken(t *testing.T) {
 	for kind, a := range roomy(100) {
-		if a.reserves() {
+		if a.model().reserves {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
@@ -323,7 +323,7 @@ func TestOutageLeavesErrorsAlone(t *testing.T) {
 func TestGrantOfAPolicy(t *testing.T) {
 	for name, p := range map[string]ratelimiter.OutagePolicy{"open": ratelimiter.FailOpen(), "quota": tenOf(1)} {
 		for kind, a := range every() {
-			if checkSettles(a) != nil {
+			if checkSettles(newSetting(a)) != nil {
 				continue
 			}
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -262,7 +262,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 	list := make([]demand, len(asked))
 	for i, w := range asked {
 		list[i] = w.demand(now)
-		if !s.config.now().algorithm.reserves() {
+		if !s.config.now().reserves {
 			list[i].atMost = 0
 		}
 	}
@@ -312,7 +312,7 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 		return
 	}
 	c := q.limiter.config
-	if c.now().algorithm.reserves() {
+	if c.now().reserves {
 		// Its wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 		// granted at once.
 		if r, _, ok := c.rejected(q.limiter.slot, demand{n: w.n, spend: true}); ok {

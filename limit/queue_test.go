@@ -53,7 +53,7 @@ func TestQueueIsInOrder(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			h := &holder{}
 			l := shared(t, rdb, a)
-			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().script.Src).Err())
 			rdb.AddHook(h)
 			const callers = 200
 			c := &crowd{t: t, begin: time.Now()}

@@ -62,7 +62,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 	for _, r := range ordinaryRates {
 		for kind, a := range atRate(r) {
 			for _, n := range []int64{1, max(1, r.Permits/100)} {
-				s, begin := a.idle(), int64(1_790_000_000_000_000)
+				s, begin := a.model().idle(), int64(1_790_000_000_000_000)
 				now, granted := begin, int64(0)
 				for range 20_000 {
 					if now-begin > 4*longestInterval.Microseconds() {
@@ -136,7 +136,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.keys[0], 0, -1).Err())
 		const last = 1<<50 - 1_000_000
 		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1:1000", int64(last))}).Err())
-		local := a.idle()
+		local := a.model().idle()
 		local.take(demand{now: now.UnixMicro(), n: 1, spend: true}, epoch{})
 		for i := range 60 {
 			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
@@ -192,10 +192,10 @@ func TestAClockPutBackBringsNothing(t *testing.T) {
 		"gcra": GCRA{r, 6}, "debt bucket": DebtBucket{r, 6, 3}, "leaky queue": LeakyQueue{r, 6}, "slow": GCRA{per(7, time.Minute), 6},
 	} {
 		for _, back := range []time.Duration{28 * time.Microsecond, time.Hour} {
-			now, local := time.UnixMicro(1_790_000_000_000_000), a.idle()
+			now, local := time.UnixMicro(1_790_000_000_000_000), a.model().idle()
 			shared := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
 			atMost := time.Duration(0)
-			if a.reserves() {
+			if a.model().reserves {
 				atMost = time.Second
 			}
 			take := func() (got [2]int64) {
@@ -208,7 +208,7 @@ func TestAClockPutBackBringsNothing(t *testing.T) {
 				return got
 			}
 			first := take()
-			require.GreaterOrEqual(t, first[0], a.largest(), kind)
+			require.GreaterOrEqual(t, first[0], a.model().largest, kind)
 			require.Equal(t, first[0], first[1], kind)
 			now = now.Add(-back)
 			require.Equal(t, [2]int64{}, take(), "%s, put back by %v", kind, back)

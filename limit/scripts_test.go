@@ -20,14 +20,14 @@ func TestScriptHeaders(t *testing.T) {
 	files := redistest.Must(filepath.Glob("scripts/*.lua"))(t)
 	used := map[string]bool{}
 	for _, a := range every() {
-		used["scripts/"+a.script().Name+".lua"] = true
+		used["scripts/"+a.model().script.Name+".lua"] = true
 	}
 	require.ElementsMatch(t, files, slices.Collect(maps.Keys(used)), "a script without an algorithm, or the other way round")
 	redistest.ScriptHeader(t, parametersScript)
 	require.NoError(t, wellMannered(parametersScript.Src))
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
-			s := a.script()
+			s := a.model().script
 			c := &config{}
 			for since, n := range map[int64]int{first: s.Args - s.Optional, unknown: s.Args} {
 				require.Len(t, redistest.Must(c.command(newSetting(a), make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)

@@ -41,7 +41,7 @@ func (s *Shared) newCall(f *flight) call {
 func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
 	x := s.newCall(f)
 	n, keys := f.setting(), s.redisKeys(f.setting())
-	for script, requests := n.algorithm.script(), requests(f); ; {
+	for script, requests := n.script, requests(f); ; {
 		if err := x.ready(); err != nil {
 			return nil, sent, err
 		}

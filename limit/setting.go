@@ -15,14 +15,14 @@ import (
 
 // A setting is an algorithm with its parameters, by which requests are decided. It stays as it is.
 type setting struct {
+	model
 	algorithm  Algorithm
-	parameters []any
 	redated    atomic.Pointer[[]any] // those of another time, by which they were not decided
 	generation string                // part of the Redis keys, unless nothing was ever forgotten
 }
 
 func newSetting(a Algorithm) *setting {
-	return &setting{algorithm: a, parameters: a.parameters()}
+	return &setting{algorithm: a, model: a.model()}
 }
 
 // fleetSetting is newSetting for a limiter whose parameters change.
@@ -34,10 +34,10 @@ func fleetSetting(a Algorithm, generation string) *setting {
 
 // fleetSignature is what the Redis keys have in place of the parameters.
 func fleetSignature(n *setting) string {
-	if _, ok := n.algorithm.(dated); ok {
-		return signature(n.algorithm) + ":fleet"
+	if n.parametersAt != nil {
+		return signature(n) + ":fleet"
 	}
-	return stateName(n.algorithm.script()) + ":fleet"
+	return stateName(n.script) + ":fleet"
 }
 
 // A record is what Redis has about the parameters in force.
@@ -49,11 +49,11 @@ type record struct {
 
 // recordOf returns the record of a setting, and its text.
 func recordOf(n *setting) (r record, text string) {
-	r = record{Algorithm: n.algorithm.script().Name, Generation: n.generation}
+	r = record{Algorithm: n.script.Name, Generation: n.generation}
 	var parameters any = n.algorithm
 	switch a := n.algorithm.(type) {
 	case CalendarQuota:
-		r.Algorithm, parameters = signature(a), struct{ Permits int64 }{a.Permits}
+		r.Algorithm, parameters = signature(n), struct{ Permits int64 }{a.Permits}
 	case DebtBucket: // another limiter than those with which it shares a script
 		r.Algorithm = "debt_bucket"
 	}

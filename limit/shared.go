@@ -124,7 +124,8 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err != nil {
 		return nil, err
 	}
-	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a)}
+	first := newSetting(a)
+	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(first)}
 	for _, o := range opts {
 		if o == nil {
 			return nil, invalid("NewShared was called with an Option that is nil")
@@ -134,9 +135,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if c.err != nil {
 		return nil, c.err
 	}
-	first := newSetting(a)
 	if c.fleet != nil {
-		first = fleetSetting(a, "")
 		c.signature = fleetSignature(first)
 	}
 	c.current.Store(first)
@@ -213,7 +212,7 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 	if err := s.unusable(); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	if err := checkParts(s.now().algorithm); err != nil {
+	if err := checkParts(s.now()); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
 	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
@@ -226,9 +225,9 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 }
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.
-func checkParts(a Algorithm) error {
-	if _, debt := a.(DebtBucket); debt || a.reserves() {
-		return invalid("AllowAtMost: a %T grants no part of what is asked for", a)
+func checkParts(n *setting) error {
+	if _, debt := n.algorithm.(DebtBucket); debt || n.reserves {
+		return invalid("AllowAtMost: a %T grants no part of what is asked for", n.algorithm)
 	}
 	return nil
 }
@@ -241,7 +240,7 @@ func (s *Shared) peek(ctx context.Context, n int64) (ratelimiter.Result, error) 
 // reserve is Reserve without the Hooks. The mark of a grant goes to m, unless that is nil.
 func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (ratelimiter.Result, error) {
 	q := demand{n: n, spend: true, mark: m}
-	if s.config.now().algorithm.reserves() {
+	if s.config.now().reserves {
 		q.atMost = atMostMicros(atMost)
 	}
 	return s.ask(ctx, q)
@@ -251,7 +250,7 @@ func (s *Shared) ask(ctx context.Context, q demand) (ratelimiter.Result, error) 
 	if err := contextError(ctx); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	if err := q.check(s.now().algorithm); err != nil {
+	if err := q.check(&s.now().model); err != nil {
 		return ratelimiter.Result{}, err
 	}
 	if r, _, ok := s.config.rejected(s.slot, q); ok && !s.down() {

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SlidingCounter counts the permits of the current window and of the one before. It treats those of the
@@ -48,18 +47,18 @@ func edges(w, interval int64) int64 {
 	return (w-2)/interval + 2
 }
 
-func (a SlidingCounter) largest() int64 { return a.Rate.Permits }
+func (a SlidingCounter) check() error { return checkRate(a.Rate) }
 
-func (a SlidingCounter) check() error             { return checkRate(a.Rate) }
-func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
-func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a SlidingCounter) reserves() bool           { return false }
-func (a SlidingCounter) idle() state {
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), length: microsOf(a.Rate)}
-}
-func (a SlidingCounter) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 4)
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], current: v[1], previous: v[2], length: v[3], epoch: e}, ok && v[3] > 0
+func (a SlidingCounter) model() model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return model{
+		script: slidingCounterScript, parameters: []any{permits, interval}, largest: permits,
+		idle: func() state { return &slidingCounter{permits: permits, interval: interval, length: interval} },
+		stored: func(text string) (state, bool) {
+			v, e, ok := numbers(text, 4)
+			return &slidingCounter{permits: permits, interval: interval, start: v[0], current: v[1], previous: v[2], length: v[3], epoch: e}, ok && v[3] > 0
+		},
+	}
 }
 
 type slidingCounter struct {

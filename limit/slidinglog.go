@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
 
 // A SlidingLog remembers every grant for one interval.
@@ -30,18 +29,18 @@ func (a SlidingLog) bound(window time.Duration, _ int64) int64 {
 	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), microsOf(a.Rate)))
 }
 
-func (a SlidingLog) largest() int64 { return a.Rate.Permits }
+func (a SlidingLog) check() error { return checkRate(a.Rate) }
 
-func (a SlidingLog) check() error             { return checkRate(a.Rate) }
-func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }
-func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a SlidingLog) reserves() bool           { return false }
-func (a SlidingLog) idle() state {
-	return &slidingLog{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
-}
-func (a SlidingLog) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 4)
-	return &seenLog{permits: a.Rate.Permits, interval: microsOf(a.Rate), used: v[0], at: v[1], due: v[2], till: v[3]}, ok
+func (a SlidingLog) model() model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return model{
+		script: slidingLogScript, parameters: []any{permits, interval}, largest: permits,
+		idle: func() state { return &slidingLog{permits: permits, interval: interval} },
+		stored: func(text string) (state, bool) {
+			v, _, ok := numbers(text, 4)
+			return &seenLog{permits: permits, interval: interval, used: v[0], at: v[1], due: v[2], till: v[3]}, ok
+		},
+	}
 }
 
 // A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken,

@@ -170,7 +170,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 			return r, sleep(ctx, r.Wait)
 		}
 		rejected := max(r.Wait, leastWait)
-		if s.config.now().algorithm.reserves() {
+		if s.config.now().reserves {
 			p, err := s.peek(ctx, n) // see lateLocked
 			if err != nil {
 				return ratelimiter.Result{}, err
@@ -186,7 +186,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *ma
 		if err := ctx.Err(); err != nil {
 			return ratelimiter.Result{}, err
 		}
-		if err := checkPermits(s.now().algorithm, n); err != nil {
+		if err := (&demand{n: n}).check(&s.now().model); err != nil {
 			return ratelimiter.Result{}, err
 		}
 		if left < math.MaxInt64 {
@@ -227,7 +227,7 @@ func tooLate(byContext bool) (bool, error) {
 // asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
 func asReserver(l Limiter) reserver {
 	if x, ok := l.(interface{ Algorithm() Algorithm }); ok {
-		if a := pointee(x.Algorithm()); a == nil || !a.reserves() {
+		if a := pointee(x.Algorithm()); a == nil || !a.model().reserves {
 			return nil
 		}
 	}
