@@ -3,14 +3,15 @@
 package limit
 
 import (
+	"embed"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
@@ -32,19 +33,15 @@ type Algorithm interface {
 	// check returns an error if a parameter is out of its range. The others are called only if there is none.
 	check() error
 	bound(window time.Duration, n int64) int64 // see Bound
-	model() model
+	model() calls.Model
 }
 
-// A model is an algorithm with its parameters, as a call needs to know it.
-type model struct {
-	script       *dispatch.Script
-	parameters   []any                           // those of the script, beside those of config.command
-	parametersAt func(now int64) []any           // those of a call at an instant in µs, and for some time around it; nil if they are always the same
-	identity     []any                           // what is part of the keys in place of the parameters if they change with the time
-	largest      int64                           // see Largest
-	reserves     bool                            // it grants permits in advance
-	idle         func() state                    // of a limiter that has not been used for long, or never
-	stored       func(text string) (state, bool) // the state that the text in a reply of the script describes; false if no limiter writes it
+//go:embed scripts
+var scriptFiles embed.FS
+
+// script returns the script scripts/NAME.lua, which takes that many keys and arguments.
+func script(name string, keys, args int) *dispatch.Script {
+	return calls.Load(scriptFiles, name, keys, args)
 }
 
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
@@ -56,7 +53,7 @@ func Bound(a Algorithm, window time.Duration, n int64) int64 {
 	if err != nil || n < 1 {
 		return 0
 	}
-	return of.bound(window, min(n, of.model().largest))
+	return of.bound(window, min(n, of.model().Largest))
 }
 
 // Largest returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
@@ -66,7 +63,7 @@ func Largest(a Algorithm) int64 {
 	if err != nil {
 		return 0
 	}
-	return of.model().largest
+	return of.model().Largest
 }
 
 // checked returns a without a pointer to it, or an error if it is nil or has a parameter that is out of its range. Nobody can change
@@ -74,7 +71,7 @@ func Largest(a Algorithm) int64 {
 func checked(a Algorithm) (Algorithm, error) {
 	of := pointee(a)
 	if of == nil {
-		return nil, invalid("the algorithm is nil")
+		return nil, calls.Invalid("the algorithm is nil")
 	}
 	return of, of.check()
 }
@@ -91,74 +88,22 @@ func pointee(a Algorithm) Algorithm {
 	return v.Elem().Interface().(Algorithm)
 }
 
-// A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
-// arithmetic in Lua; TestLocalAndSharedAgree compares the two.
-type state interface {
-	// take decides on a demand, and takes the permits when it is granted and spend is set. It changes nothing
-	// if spend is not set. Instants and durations are in µs.
-	take(q demand, id epoch) decision
-}
-
-// A demand is what one call asks for.
-type demand struct {
-	now, n int64
-	atMost int64 // how long the caller would wait for permits that are granted in advance
-	spend  bool  // false for a Peek
-
-	taken      *int64      // where the number of permits is put of a call that takes what there is, up to n; nil for others
-	mark       *mark       // where the mark of a grant is put that is to be settled; nil for others
-	settlement *settlement // settles a grant instead of asking for permits
-}
-
-// check returns an error if q cannot be granted, however long it waits.
-func (q *demand) check(m *model) error {
-	if q.n < 1 || q.n > maxPermits {
-		return invalid("a call for %d permits is not in 1..%d", q.n, int64(maxPermits))
+// signature returns the name of the algorithm and its parameters, which are part of the keys.
+func signature(n *calls.Setting) string {
+	var b strings.Builder
+	b.WriteString(stateName(n.Script))
+	parameters := n.Parameters
+	if n.ParametersAt != nil {
+		parameters = n.Identity
 	}
-	if q.taken == nil && q.n > m.largest {
-		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, q.n, m.largest)
+	for _, v := range parameters {
+		fmt.Fprintf(&b, ":%v", v)
 	}
-	return nil
+	return b.String()
 }
-
-// least returns the fewest permits that q is granted, if it is.
-func (q *demand) least() int64 {
-	if q.taken != nil {
-		return 1
-	}
-	return q.n
-}
-
-type decision struct {
-	granted                bool
-	remaining, wait, reset int64
-}
-
-// marks has the mark of the grant of q put where the caller wants it, if it does.
-func (q *demand) marks(m mark) {
-	if q.mark != nil {
-		*q.mark = m
-	}
-}
-
-func (d decision) result() ratelimiter.Result {
-	return ratelimiter.Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
-}
-
-// An epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter
-// begins when it is unused: when Redis has no key of it, when the window has ended or the bucket is full; and when the clock
-// was put back, from when on what has come in for a grant can no longer be told. The zero value is no epoch.
-type epoch [14]byte
-
-func epochOf(id string) (e epoch) {
-	copy(e[:], id)
-	return e
-}
-
-func (e epoch) String() string { return strings.TrimRight(string(e[:]), "\x00") }
 
 // numbers parses that many integers separated by single spaces, and the epoch behind them, if any.
-func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
+func numbers(text string, count int) (list [6]int64, e calls.Epoch, ok bool) {
 	text, its, _ := strings.Cut(text, "@")
 	i := 0
 	for rest := true; rest; i++ {
@@ -170,19 +115,5 @@ func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
 		}
 		list[i] = n
 	}
-	return list, epochOf(its), i == count
-}
-
-// signature returns the name of the algorithm and its parameters, which are part of the keys.
-func signature(n *setting) string {
-	var b strings.Builder
-	b.WriteString(stateName(n.script))
-	parameters := n.parameters
-	if n.parametersAt != nil {
-		parameters = n.identity
-	}
-	for _, v := range parameters {
-		fmt.Fprintf(&b, ":%v", v)
-	}
-	return b.String()
+	return list, calls.EpochOf(its), i == count
 }

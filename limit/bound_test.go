@@ -8,6 +8,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestBoundIsTheLeast(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "one goroutine calculates")
-	interval := micros(12)
+	interval := calls.Micros(12)
 	for kind, c := range map[string]struct {
 		a     Algorithm
 		n     int64
@@ -35,21 +36,21 @@ func TestBoundIsTheLeast(t *testing.T) {
 		"gcra":                 {GCRA{per(5, interval), 3}, 2, 0},
 		"leaky queue":          {LeakyQueue{per(5, interval), 4}, 1, 0},
 		"leaky queue of two":   {LeakyQueue{per(5, interval), 4}, 2, 0},
-		"token bucket, fast":   {TokenBucket{per(7, micros(3)), 3}, 2, 0},
-		"debt bucket, fast":    {DebtBucket{per(7, micros(3)), 3, 2}, 5, 0},
-		"gcra, fast":           {GCRA{per(5, micros(2)), 3}, 1, 0},
-		"leaky queue, fast":    {LeakyQueue{per(7, micros(3)), 4}, 1, 0},
-		"fixed window, fast":   {FixedWindow{per(7, micros(3))}, 1, 0},
-		"smooth bursty, fast":  {SmoothBursty{2_300_000, micros(4)}, 2, 2},
-		"warming up, fast":     {SmoothWarmingUp{PermitsPerSecond: 2_300_000, Warmup: micros(6)}, 2, 4},
-		"smooth bursty":        {SmoothBursty{90_000, micros(40)}, 2, 2},
-		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
+		"token bucket, fast":   {TokenBucket{per(7, calls.Micros(3)), 3}, 2, 0},
+		"debt bucket, fast":    {DebtBucket{per(7, calls.Micros(3)), 3, 2}, 5, 0},
+		"gcra, fast":           {GCRA{per(5, calls.Micros(2)), 3}, 1, 0},
+		"leaky queue, fast":    {LeakyQueue{per(7, calls.Micros(3)), 4}, 1, 0},
+		"fixed window, fast":   {FixedWindow{per(7, calls.Micros(3))}, 1, 0},
+		"smooth bursty, fast":  {SmoothBursty{2_300_000, calls.Micros(4)}, 2, 2},
+		"warming up, fast":     {SmoothWarmingUp{PermitsPerSecond: 2_300_000, Warmup: calls.Micros(6)}, 2, 4},
+		"smooth bursty":        {SmoothBursty{90_000, calls.Micros(40)}, 2, 2},
+		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: calls.Micros(100)}, 2, 3},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			const longest, calls = 40, 200_000
+			const longest, steps = 40, 200_000
 			most := [longest + 1]int64{}
 			random := proptest.Rand(t)
-			s, now := c.a.model().idle(), int64(1000)
+			s, now := c.a.model().Idle(), int64(1000)
 			grants, newest := [longest]int64{}, now // by instant modulo longest, up to the newest
 			note := func(at, n int64) {
 				for ; newest < at; newest++ {
@@ -65,13 +66,13 @@ func TestBoundIsTheLeast(t *testing.T) {
 			calm := 0                // now and then nobody asks for a while, or everybody asks at once
 			reached := func() bool { // some windows are full only after traffic that is rare
 				for w := range most {
-					if most[w]+c.loose < c.a.bound(micros(int64(w)), c.n) {
+					if most[w]+c.loose < c.a.bound(calls.Micros(int64(w)), c.n) {
 						return false
 					}
 				}
 				return true
 			}
-			for i := 0; i < calls || i < 50*calls && (i%calls != 0 || !reached()); i++ {
+			for i := 0; i < steps || i < 50*steps && (i%steps != 0 || !reached()); i++ {
 				if calm--; calm < 0 {
 					calm = random.IntN(30)
 					if strings.HasSuffix(kind, ", fast") {
@@ -79,21 +80,21 @@ func TestBoundIsTheLeast(t *testing.T) {
 					}
 					now += random.Int64N(30)
 				}
-				q := demand{now: now, n: 1 + random.Int64N(c.n), spend: true}
-				if c.a.model().reserves && random.IntN(2) == 0 {
-					q.atMost = random.Int64N(8)
+				q := calls.Demand{Now: now, N: 1 + random.Int64N(c.n), Spend: true}
+				if c.a.model().Reserves && random.IntN(2) == 0 {
+					q.AtMost = random.Int64N(8)
 				}
-				q.n = min(q.n, c.a.model().largest)
-				if d := s.take(q, epoch{}); d.granted {
-					if d.wait == 0 || now+d.wait-newest < longest {
-						note(max(now+d.wait, newest), q.n)
+				q.N = min(q.N, c.a.model().Largest)
+				if d := s.Take(q, calls.Epoch{}); d.Granted {
+					if d.Wait == 0 || now+d.Wait-newest < longest {
+						note(max(now+d.Wait, newest), q.N)
 					}
 				} else if random.IntN(3) > 0 {
 					now++
 				}
 			}
 			for w := int64(1); w <= longest; w++ {
-				bound := c.a.bound(micros(w), c.n)
+				bound := c.a.bound(calls.Micros(w), c.n)
 				require.LessOrEqual(t, most[w], bound, "in %d µs", w)
 				require.GreaterOrEqual(t, most[w]+c.loose, bound, "in %d µs", w)
 			}

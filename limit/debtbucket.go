@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A DebtBucket is a [TokenBucket] in which permits can be taken before they have come in. While nothing is owed,
@@ -40,13 +41,13 @@ func (a DebtBucket) check() error {
 	return checkPace(a.Rate, "Burst + Debt", a.Burst+a.Debt)
 }
 
-func (a DebtBucket) model() model {
+func (a DebtBucket) model() calls.Model {
 	p := a.pace()
 	idle := gcra{backlog: newBacklog(p, a.Burst), debt: a.Debt * p.cost}
-	return model{
-		script: gcraScript, parameters: append(p.parameters(a.Burst), idle.debt), largest: a.Burst + a.Debt,
-		idle: func() state { s := idle; return &s },
-		stored: func(text string) (state, bool) {
+	return calls.Model{
+		Script: gcraScript, Parameters: append(p.parameters(a.Burst), idle.debt), Largest: a.Burst + a.Debt,
+		Idle: func() calls.State { s := idle; return &s },
+		Stored: func(text string) (calls.State, bool) {
 			v, e, ok := numbers(text, 6)
 			s := idle
 			s.at, s.ahead, s.given, s.changed, s.its, s.epoch = v[0], v[1], v[2], v[3], pace{v[4], v[5]}, e

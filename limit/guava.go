@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // Guava counts in doubles and truncates each wait to whole µs. This is the same arithmetic, operation by
@@ -28,11 +30,11 @@ type guava struct {
 }
 
 // model returns the model of both.
-func (g guava) model() model {
-	return model{
-		script: smoothScript, parameters: []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}, largest: g.largest(), reserves: true,
-		idle:   func() state { return &guavaState{guava: g, stored: g.most} },
-		stored: g.text,
+func (g guava) model() calls.Model {
+	return calls.Model{
+		Script: smoothScript, Parameters: []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}, Largest: g.largest(), Reserves: true,
+		Idle:   func() calls.State { return &guavaState{guava: g, stored: g.most} },
+		Stored: g.text,
 	}
 }
 
@@ -51,22 +53,19 @@ func (g guava) whole(us float64) float64 {
 // scripts have the same number.
 const leastStable = 10
 
-// longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
-const longest = 365 * 24 * time.Hour
-
 // checkGuava returns an error that names the field that is out of its range: PermitsPerSecond, or the one of d.
 func checkGuava(permitsPerSecond float64, field string, d time.Duration) error {
-	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 || permitsPerSecond > maxPermits {
-		return invalid("PermitsPerSecond %v is not between one a year and %d", permitsPerSecond, int64(maxPermits))
+	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > calls.Longest.Seconds()*1e6 || permitsPerSecond > calls.MaxPermits {
+		return calls.Invalid("PermitsPerSecond %v is not between one a year and %d", permitsPerSecond, int64(calls.MaxPermits))
 	}
-	if d <= 0 || d%time.Microsecond != 0 || d > longest {
-		return invalid("%s %v is not a positive number of microseconds of at most a year", field, d)
+	if d <= 0 || d%time.Microsecond != 0 || d > calls.Longest {
+		return calls.Invalid("%s %v is not a positive number of microseconds of at most a year", field, d)
 	}
 	return nil
 }
 
 // largest returns the most permits that one call can ask for: the wait of the next is still exact.
-func (g guava) largest() int64 { return int64(min(maxPermits, maxExact/4/g.stable)) }
+func (g guava) largest() int64 { return int64(min(calls.MaxPermits, calls.MaxExact/4/g.stable)) }
 
 // bound returns the most permits in w µs: the stored ones that cost no time, what the rate brings, and the n of
 // the last call. By truncation each permit may come up to lost µs early; where the fraction is carried over,
@@ -83,7 +82,7 @@ func (g guava) bound(w, n int64, stored, lost float64) int64 {
 }
 
 // text returns the state that a reply describes: the permits, two instants and the fraction.
-func (g guava) text(text string) (state, bool) {
+func (g guava) text(text string) (calls.State, bool) {
 	words := strings.Split(text, " ")
 	if len(words) != 4 {
 		return nil, false
@@ -103,32 +102,32 @@ type guavaState struct {
 	part     float64 // the fraction of a µs that belongs to next
 }
 
-func (s *guavaState) take(q demand, _ epoch) decision {
-	next, back := *s, q.now < s.at
+func (s *guavaState) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
+	next, back := *s, q.Now < s.at
 	if back {
-		next.next -= s.at - q.now // the clock was put back; what is owed stays the same
+		next.next -= s.at - q.Now // the clock was put back; what is owed stays the same
 	}
-	next.at = q.now
-	if q.now > next.next {
-		next.stored = min(s.most, next.stored+(float64(q.now-next.next)-next.part)/s.coolDown)
-		next.next, next.part = q.now, 0
+	next.at = q.Now
+	if q.Now > next.next {
+		next.stored = min(s.most, next.stored+(float64(q.Now-next.next)-next.part)/s.coolDown)
+		next.next, next.part = q.Now, 0
 	}
-	turn := next.next - q.now
-	d := decision{granted: turn <= q.atMost, wait: turn}
-	if !d.granted {
-		d.wait = turn - q.atMost
-	} else if q.spend {
-		spent := min(float64(q.n), next.stored)
-		us := next.part + s.storedWait(next.stored, spent) + s.whole(float64((float64(q.n)-spent)*s.stable))
+	turn := next.next - q.Now
+	d := calls.Decision{Granted: turn <= q.AtMost, Wait: turn}
+	if !d.Granted {
+		d.Wait = turn - q.AtMost
+	} else if q.Spend {
+		spent := min(float64(q.N), next.stored)
+		us := next.part + s.storedWait(next.stored, spent) + s.whole(float64((float64(q.N)-spent)*s.stable))
 		next.next += int64(us)
 		next.part = us - math.Trunc(us)
 		next.stored -= spent
 	}
-	if next.next-q.now <= q.atMost {
-		d.remaining = s.largest() // the call after it waits for them
+	if next.next-q.Now <= q.AtMost {
+		d.Remaining = s.largest() // the call after it waits for them
 	}
-	d.reset = next.next - q.now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
-	if q.spend && (d.granted || back) {
+	d.Reset = next.next - q.Now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

@@ -9,13 +9,14 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // settleable are the algorithms whose grants can be settled, at an interval of a dozen microseconds.
 func settleable() map[string]Algorithm {
-	interval := micros(12)
+	interval := calls.Micros(12)
 	return map[string]Algorithm{
 		"fixed window":         FixedWindow{per(6, interval)},
 		"sliding counter":      SlidingCounter{per(6, interval)},
@@ -25,7 +26,7 @@ func settleable() map[string]Algorithm {
 		"token bucket":         TokenBucket{per(5, interval), 6},
 		"debt bucket":          DebtBucket{per(5, interval), 4, 3},
 		"gcra":                 GCRA{per(5, interval), 6},
-		"token bucket, fast":   TokenBucket{per(7, micros(3)), 6},
+		"token bucket, fast":   TokenBucket{per(7, calls.Micros(3)), 6},
 	}
 }
 
@@ -118,7 +119,7 @@ func TestBoundHoldsWhateverIsSettled(t *testing.T) {
 		t.Run("shared "+kind, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				var back time.Duration
-				clock := func(c *config) { c.clock = func() time.Time { return time.Now().Add(-back) } }
+				clock := func(c *config) { c.Clock = func() time.Time { return time.Now().Add(-back) } }
 				l := redistest.Must(NewShared(rdb, redistest.Key(t), a, clock, WithoutCachedRejections()))(t)
 				settleAtRandom(t, a, l, redistest.Cases(3000, 100_000), func(how int) {
 					switch {
@@ -127,7 +128,7 @@ func TestBoundHoldsWhateverIsSettled(t *testing.T) {
 					case how < 3:
 						require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
 					case how < 5 && kind != "calendar quota":
-						back += micros(int64(how) * 7) // and nothing is lost
+						back += calls.Micros(int64(how) * 7) // and nothing is lost
 						return
 					}
 				})
@@ -146,21 +147,21 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 		now, sum := time.Now(), int64(0)
 		for i := len(window) - 1; i >= 0; i-- {
 			g := window[i]
-			if now.Sub(g.at) >= micros(longest) || g.life != life {
+			if now.Sub(g.at) >= calls.Micros(longest) || g.life != life {
 				window = window[i+1:]
 				return
 			}
 			sum += g.count
 			w := now.Sub(g.at) + time.Microsecond
-			require.LessOrEqual(t, sum, a.bound(w, min(3, a.model().largest)), "in %v", w)
+			require.LessOrEqual(t, sum, a.bound(w, min(3, a.model().Largest)), "in %v", w)
 		}
 	}
 	for range steps {
 		switch p := random.IntN(100); {
 		case p < 30:
-			time.Sleep(micros(random.Int64N(4)))
+			time.Sleep(calls.Micros(random.Int64N(4)))
 		case p < 33:
-			time.Sleep(micros(random.Int64N(30)))
+			time.Sleep(calls.Micros(random.Int64N(30)))
 		case p == 33 && random.IntN(20) == 0:
 			time.Sleep(3 * time.Minute) // its key expires
 		case p < 36:
@@ -182,7 +183,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			require.NoError(t, g.Settle(t.Context(), actual))
 			g.count = min(g.count, actual)
 		default:
-			n := 1 + random.Int64N(min(3, a.model().largest))
+			n := 1 + random.Int64N(min(3, a.model().Largest))
 			g, r, err := l.AllowGrant(t.Context(), n)
 			require.NoError(t, err)
 			if r.Granted {

@@ -8,36 +8,28 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"sync/atomic"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
-// A setting is an algorithm with its parameters, by which requests are decided. It stays as it is.
-type setting struct {
-	model
-	algorithm  Algorithm
-	redated    atomic.Pointer[[]any] // those of another time, by which they were not decided
-	generation string                // part of the Redis keys, unless nothing was ever forgotten
-}
-
-func newSetting(a Algorithm) *setting {
-	return &setting{algorithm: a, model: a.model()}
+func newSetting(a Algorithm) *calls.Setting {
+	return &calls.Setting{Algorithm: a, Model: a.model()}
 }
 
 // fleetSetting is newSetting for a limiter whose parameters change.
-func fleetSetting(a Algorithm, generation string) *setting {
+func fleetSetting(a Algorithm, generation string) *calls.Setting {
 	n := newSetting(a)
-	n.generation = generation
+	n.Generation = generation
 	return n
 }
 
 // fleetSignature is what the Redis keys have in place of the parameters.
-func fleetSignature(n *setting) string {
-	if n.parametersAt != nil {
+func fleetSignature(n *calls.Setting) string {
+	if n.ParametersAt != nil {
 		return signature(n) + ":fleet"
 	}
-	return stateName(n.script) + ":fleet"
+	return stateName(n.Script) + ":fleet"
 }
 
 // A record is what Redis has about the parameters in force.
@@ -48,10 +40,10 @@ type record struct {
 }
 
 // recordOf returns the record of a setting, and its text.
-func recordOf(n *setting) (r record, text string) {
-	r = record{Algorithm: n.script.Name, Generation: n.generation}
-	var parameters any = n.algorithm
-	switch a := n.algorithm.(type) {
+func recordOf(n *calls.Setting) (r record, text string) {
+	r = record{Algorithm: n.Script.Name, Generation: n.Generation}
+	var parameters any = n.Algorithm
+	switch a := n.Algorithm.(type) {
 	case CalendarQuota:
 		r.Algorithm, parameters = signature(n), struct{ Permits int64 }{a.Permits}
 	case DebtBucket: // another limiter than those with which it shares a script
@@ -62,19 +54,19 @@ func recordOf(n *setting) (r record, text string) {
 	return r, string(all)
 }
 
-// read returns the setting that text describes, which has the algorithm of n.
-func (n *setting) read(name, text string) (*setting, error) {
+// readRecord returns the setting that text describes, which has the algorithm of n.
+func readRecord(n *calls.Setting, name, text string) (*calls.Setting, error) {
 	var r record
 	own, _ := recordOf(n)
 	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Algorithm == "" {
 		return nil, malformedRecord(name)
 	}
 	if r.Algorithm != own.Algorithm {
-		return nil, invalid("other processes use the limiter %q with the algorithm %s, and this one with %s; give one of them another name",
+		return nil, calls.Invalid("other processes use the limiter %q with the algorithm %s, and this one with %s; give one of them another name",
 			name, r.Algorithm, own.Algorithm)
 	}
-	v := reflect.New(reflect.TypeOf(n.algorithm))
-	v.Elem().Set(reflect.ValueOf(n.algorithm))
+	v := reflect.New(reflect.TypeOf(n.Algorithm))
+	v.Elem().Set(reflect.ValueOf(n.Algorithm))
 	if err := json.Unmarshal(r.Parameters, v.Interface()); err != nil {
 		return nil, malformedRecord(name)
 	}
@@ -90,9 +82,9 @@ func malformedRecord(name string) error {
 		ratelimiter.ErrMalformed, recordKey(name))
 }
 
-func recordKey(name string) string { return layout + ":{" + name + "}:parameters" }
+func recordKey(name string) string { return calls.Layout + ":{" + name + "}:parameters" }
 
-func sameParameters(a, b *setting) bool {
+func sameParameters(a, b *calls.Setting) bool {
 	x, _ := recordOf(a)
 	y, _ := recordOf(b)
 	return string(x.Parameters) == string(y.Parameters)

@@ -4,6 +4,8 @@ package limit
 
 import (
 	"time"
+
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), also in a shared form. Permits that are not
@@ -54,9 +56,9 @@ func (a SmoothBursty) bound(window time.Duration, n int64) int64 {
 
 func (a SmoothBursty) check() error { return checkGuava(a.PermitsPerSecond, "MaxBurst", a.MaxBurst) }
 
-func (a SmoothBursty) model() model { return a.guava().model() }
+func (a SmoothBursty) model() calls.Model { return a.guava().model() }
 
 // initial returns the state of a new limiter, which stores nothing, as in Guava.
-func (a SmoothBursty) initial(now int64) state {
+func (a SmoothBursty) initial(now int64) calls.State {
 	return &guavaState{guava: a.guava(), next: now, at: now}
 }

@@ -4,6 +4,8 @@ package limit
 
 import (
 	"time"
+
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), also in a shared form. It is a
@@ -51,9 +53,9 @@ func (a SmoothWarmingUp) bound(window time.Duration, n int64) int64 {
 
 func (a SmoothWarmingUp) check() error {
 	if a.ColdFactor != 0 && !(a.ColdFactor > 1 && a.ColdFactor <= 1000) {
-		return invalid("ColdFactor %v is not more than 1 and at most 1000", a.ColdFactor)
+		return calls.Invalid("ColdFactor %v is not more than 1 and at most 1000", a.ColdFactor)
 	}
 	return checkGuava(a.PermitsPerSecond, "Warmup", a.Warmup)
 }
 
-func (a SmoothWarmingUp) model() model { return a.guava().model() }
+func (a SmoothWarmingUp) model() calls.Model { return a.guava().model() }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
@@ -27,4 +28,4 @@ func (a TokenBucket) bound(window time.Duration, _ int64) int64 { return GCRA(a)
 
 func (a TokenBucket) check() error { return GCRA(a).check() }
 
-func (a TokenBucket) model() model { return GCRA(a).model() }
+func (a TokenBucket) model() calls.Model { return GCRA(a).model() }
