@@ -117,3 +117,17 @@ func numbers(text string, count int) (list [6]int64, e calls.Epoch, ok bool) {
 	}
 	return list, calls.EpochOf(its), i == count
 }
+
+// stateName returns what stands for a script in the Redis keys: its name, and after it which way of writing the state it is, if it is not
+// the first one of the layout. Processes of a version that writes it in another way do not read it.
+func stateName(s *dispatch.Script) string {
+	switch s {
+	case calendarQuotaScript, smoothScript:
+		return s.Name
+	}
+	return s.Name + "2"
+}
+
+func newSetting(a Algorithm) *calls.Setting {
+	return &calls.Setting{Algorithm: a, Model: a.model()}
+}

@@ -4,6 +4,7 @@ package limit
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -160,6 +161,13 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 		c.Init(c.rdb, name, signature(first), first, nil)
 	}
 	return c.cache.get(c, "", nil), nil
+}
+
+func checkName(name string) error {
+	if name == "" || strings.ContainsAny(name, "{}") {
+		return calls.Invalid("the name %q is empty or contains braces, which are kept for the hash tag", name)
+	}
+	return nil
 }
 
 // Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows: a value, also if

@@ -15,14 +15,11 @@ import (
 // batch has q decided, by a call of its own or together with others.
 func (s *Shared) batch(ctx context.Context, q Demand) (ratelimiter.Result, error) {
 	l, begins := &s.config.Lines, s.config.outages.begins()
-	if s.down() {
-		return s.decideLocally(q, nil)
+	r, result, err := s.prepare(ctx, q)
+	if r == nil {
+		return result, err
 	}
-	n, err := s.inForce(ctx, q)
-	if err != nil {
-		return s.withoutSetting(ctx, q, err)
-	}
-	r, inline := l.request(ctx, q, n, s.slot), s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
+	inline := s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
 		x.flight.Add(r, false)
 		s.flyFor(ctx, x)
@@ -41,37 +38,44 @@ type outcome struct {
 
 // BatchAll is batch for several requests.
 func (s *Shared) BatchAll(ctx context.Context, list []Demand) []outcome {
-	l, begins := &s.config.Lines, s.config.outages.begins()
+	begins := s.config.outages.begins()
 	outcomes, requests := make([]outcome, len(list)), make([]*Request, len(list))
-	if s.down() {
-		for i, q := range list {
-			outcomes[i].result, outcomes[i].Err = s.decideLocally(q, nil)
-		}
-		return outcomes
-	}
 	var boarded []*Request
 	for i, q := range list {
-		n, err := s.inForce(ctx, q)
-		if err != nil {
-			outcomes[i].result, outcomes[i].Err = s.withoutSetting(ctx, q, err)
-			continue
+		requests[i], outcomes[i].result, outcomes[i].Err = s.prepare(ctx, q)
+		if requests[i] != nil {
+			boarded = append(boarded, requests[i])
 		}
-		requests[i] = l.request(ctx, q, n, s.slot)
-		boarded = append(boarded, requests[i])
 	}
-	if len(boarded) == 0 {
-		return outcomes
-	}
-	if x := l.board(s.keys[0], false, boarded...); x != nil {
-		s.goOn(x)
+	if boarded != nil {
+		if x := s.config.Lines.board(s.keys[0], false, boarded...); x != nil {
+			s.goOn(x)
+		}
 	}
 	for i, r := range requests {
-		if r == nil {
-			continue
+		if r != nil {
+			outcomes[i].result, outcomes[i].Err = s.await(ctx, r, begins)
 		}
-		outcomes[i].result, outcomes[i].Err = s.await(ctx, r, begins)
 	}
 	return outcomes
+}
+
+// prepare returns a request for q, or nil and its outcome if it has one without a call: by the policy while Redis is down, or an error
+// if it is not known which setting is in force.
+func (s *Shared) prepare(ctx context.Context, q Demand) (*Request, ratelimiter.Result, error) {
+	if s.down() {
+		r, err := s.decideLocally(q, nil)
+		return nil, r, err
+	}
+	n, err := s.inForce(ctx, q)
+	if err != nil && ctx.Err() == nil && errors.Is(err, ratelimiter.ErrUnavailable) {
+		r, err := s.decideLocally(q, err)
+		return nil, r, err
+	}
+	if err != nil {
+		return nil, ratelimiter.Result{}, err
+	}
+	return s.config.Lines.request(ctx, q, n, s.slot), ratelimiter.Result{}, nil
 }
 
 // await blocks until r has an outcome, ctx is done, or begins is closed and Redis is down.

@@ -19,7 +19,6 @@ package calls
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -148,14 +147,6 @@ func (s *Shared) inForce(ctx context.Context, q Demand) (*Setting, error) {
 		return n, q.Check(&n.Model)
 	}
 	return n, nil
-}
-
-// withoutSetting returns the outcome of q where inForce has returned err.
-func (s *Shared) withoutSetting(ctx context.Context, q Demand, err error) (ratelimiter.Result, error) {
-	if ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
-		return ratelimiter.Result{}, err
-	}
-	return s.decideLocally(q, err)
 }
 
 // Settle makes a settlement, unless it gives back what was granted by other parameters: its mark is in the parts and the windows of these.

@@ -58,32 +58,24 @@ type known struct {
 }
 
 // Rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
-func (c *Limiter) Rejected(key string, q Demand) (ratelimiter.Result, time.Time, bool) {
-	q.N = q.least()
+func (c *Limiter) Rejected(key string, q Demand) (result ratelimiter.Result, sent time.Time, ok bool) {
 	v, ok := c.Known.Slots.Load(key)
 	if !ok {
 		return ratelimiter.Result{}, time.Time{}, false
 	}
 	r := v.(*slot).Load()
-	if r.sizes != nil {
-		for i := range r.sizes {
-			x := &r.sizes[i]
-			if x.n != q.N {
-				continue
-			}
+	q.N = q.least()
+	for i := range r.sizes {
+		if x := &r.sizes[i]; x.n == q.N {
 			passed, ok := c.passed(x.now, x.sent)
-			if !ok || passed >= x.valid {
-				return ratelimiter.Result{}, time.Time{}, false
-			}
-			result := x.result
+			result = x.result
 			result.Wait -= passed
 			result.Reset -= passed
-			return result, x.sent, true
+			return result, x.sent, ok && passed < x.valid
 		}
-		return ratelimiter.Result{}, time.Time{}, false
 	}
 	passed, ok := c.passed(r.Now, r.Sent)
-	if !ok {
+	if !ok || r.sizes != nil {
 		return ratelimiter.Result{}, time.Time{}, false
 	}
 	q.Now, q.Spend = r.Now+passed.Microseconds(), false

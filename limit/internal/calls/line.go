@@ -149,20 +149,27 @@ type line struct {
 
 // lines are the lines of all keys.
 type lines struct {
-	Shards [16]struct {
-		mu    sync.Mutex
-		Lines map[string]*line
-		_     [40]byte
-	}
+	Shards   [16]lineShard
 	requests sync.Pool
 	idle     sync.Pool
+}
+
+type lineShard struct {
+	mu    sync.Mutex
+	Lines map[string]*line
+	_     [40]byte
+}
+
+// lock locks the shard of a key and returns it.
+func (l *lines) lock(key string) *lineShard {
+	s := &l.Shards[hash(key)%len(l.Shards)]
+	s.mu.Lock()
+	return s
 }
 
 var seed = maphash.MakeSeed()
 
 func hash(key string) int { return int(maphash.String(seed, key) >> 1) }
-
-func shard(key string) int { return hash(key) % 16 }
 
 func (l *lines) request(ctx context.Context, q Demand, n *Setting, slot string) *Request {
 	r, _ := l.requests.Get().(*Request)
@@ -208,8 +215,7 @@ func (l *lines) deliver(r *Request) (ratelimiter.Result, error) {
 // board adds the requests to the line of a key that has a flight, and returns nil. Otherwise it returns a new
 // line, whose flights the caller has to make, and to which it adds the requests unless inline is set.
 func (l *lines) board(key string, inline bool, requests ...*Request) *line {
-	s := &l.Shards[shard(key)]
-	s.mu.Lock()
+	s := l.lock(key)
 	defer s.mu.Unlock()
 	if line := s.Lines[key]; line != nil {
 		line.waiting = append(line.waiting, requests...)
@@ -233,8 +239,7 @@ func (l *lines) board(key string, inline bool, requests ...*Request) *line {
 // fill fills the flight of x with those that wait, except for callers that have left and requests that known
 // decides. It reports false if that is nothing, and then the line has ended.
 func (l *lines) fill(x *line, reserves bool, known func(*Request) bool) bool {
-	s := &l.Shards[shard(x.key)]
-	s.mu.Lock()
+	s := l.lock(x.key)
 	defer s.mu.Unlock()
 	x.flight.reset()
 	x.failure = nil
@@ -262,8 +267,7 @@ func (l *lines) fill(x *line, reserves bool, known func(*Request) bool) bool {
 
 // failing records how an attempt at a call of a key has failed, for those who leave before the next one succeeds.
 func (l *lines) failing(key string, err error) {
-	s := &l.Shards[shard(key)]
-	s.mu.Lock()
+	s := l.lock(key)
 	defer s.mu.Unlock()
 	if x := s.Lines[key]; x != nil {
 		x.failure = err
@@ -272,8 +276,7 @@ func (l *lines) failing(key string, err error) {
 
 // failure returns how the last attempt at the call of a key that is in flight has failed, or nil.
 func (l *lines) failure(key string) error {
-	s := &l.Shards[shard(key)]
-	s.mu.Lock()
+	s := l.lock(key)
 	defer s.mu.Unlock()
 	if x := s.Lines[key]; x != nil {
 		return x.failure
@@ -283,8 +286,7 @@ func (l *lines) failure(key string) error {
 
 // putBack puts requests in front of those that wait.
 func (l *lines) putBack(x *line, requests []*Request) {
-	s := &l.Shards[shard(x.key)]
-	s.mu.Lock()
+	s := l.lock(x.key)
 	defer s.mu.Unlock()
 	x.waiting = append(requests, x.waiting...)
 }

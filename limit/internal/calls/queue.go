@@ -109,16 +109,14 @@ func (q *queue) tellLocked() {
 // WaitFor blocks until n permits may be used, it is known that they will not be in time, or ctx is done, as WaitTimeout of package
 // limit does. The mark of the grant goes to m, unless that is nil.
 func (s *Shared) WaitFor(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
-	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) {
-		if ctx == nil {
-			return ratelimiter.Result{}, ContextError(ctx)
-		}
-		return s.wait(ctx, n, timeout, m)
-	})
+	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) { return s.wait(ctx, n, timeout, m) })
 }
 
 // wait is waitFor without the Hooks. The mark of the grant goes to m, unless that is nil.
 func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
+	if ctx == nil {
+		return ratelimiter.Result{}, ContextError(ctx)
+	}
 	begin := time.Now()
 	left, byContext := TimeLeft(ctx, timeout)
 	qs, key := &s.config.Queues, s.slot
