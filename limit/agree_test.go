@@ -56,9 +56,9 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					case 6:
 						now = now.Add(last.Reset)
 					case 7:
-						now = now.Add(-calls.Micros(rapid.Int64Range(1, 5_000_000).Draw(rt, "back")))
+						now = now.Add(-micros(rapid.Int64Range(1, 5_000_000).Draw(rt, "back")))
 					default:
-						now = now.Add(calls.Micros(rapid.Int64Range(0, 3_000_000).Draw(rt, "on")))
+						now = now.Add(micros(rapid.Int64Range(0, 3_000_000).Draw(rt, "on")))
 					}
 					if now.After(time.UnixMicro(4_000_000_000_000_000)) { // 2096: a state has room for 142 years more
 						return
@@ -106,7 +106,7 @@ func (s *Shared) lastEpoch() calls.Epoch {
 // 5.1 only round, and where the integers of Lua 5.4 begin anew below 0.
 func TestAgreeOnLargeProducts(t *testing.T) {
 	ctx, rdb, name, n := t.Context(), redistest.Client(t), redistest.Key(t), 0
-	for _, r := range []ratelimiter.Rate{per(1<<32-2, time.Second), per(1<<32-1, calls.Micros(1)), per(10_000_000, time.Second), per(1<<32-1, calls.Longest)} {
+	for _, r := range []ratelimiter.Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, calls.Longest)} {
 		for kind, a := range atRate(r) {
 			if err := a.check(); err != nil {
 				continue
@@ -192,10 +192,10 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 			return a
 		}
 	}
-	r := per(rapid.Int64Range(1, 12).Draw(t, "permits"), calls.Micros(rapid.Int64Range(12, 3_000_000).Draw(t, "interval")))
+	r := per(rapid.Int64Range(1, 12).Draw(t, "permits"), micros(rapid.Int64Range(12, 3_000_000).Draw(t, "interval")))
 	capacity := rapid.Int64Range(1, 20).Draw(t, "capacity")
 	perSecond := rapid.Float64Range(0.3, 50_000).Draw(t, "per second")
-	period := calls.Micros(rapid.Int64Range(1, 5_000_000).Draw(t, "period"))
+	period := micros(rapid.Int64Range(1, 5_000_000).Draw(t, "period"))
 	switch kind {
 	case "fixed window":
 		return FixedWindow{r}

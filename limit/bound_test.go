@@ -17,7 +17,7 @@ import (
 func TestBoundIsTheLeast(t *testing.T) {
 	redistest.NoServer(t)
 	redistest.NoRace(t, "one goroutine calculates")
-	interval := calls.Micros(12)
+	interval := micros(12)
 	for kind, c := range map[string]struct {
 		a     Algorithm
 		n     int64
@@ -36,15 +36,15 @@ func TestBoundIsTheLeast(t *testing.T) {
 		"gcra":                 {GCRA{per(5, interval), 3}, 2, 0},
 		"leaky queue":          {LeakyQueue{per(5, interval), 4}, 1, 0},
 		"leaky queue of two":   {LeakyQueue{per(5, interval), 4}, 2, 0},
-		"token bucket, fast":   {TokenBucket{per(7, calls.Micros(3)), 3}, 2, 0},
-		"debt bucket, fast":    {DebtBucket{per(7, calls.Micros(3)), 3, 2}, 5, 0},
-		"gcra, fast":           {GCRA{per(5, calls.Micros(2)), 3}, 1, 0},
-		"leaky queue, fast":    {LeakyQueue{per(7, calls.Micros(3)), 4}, 1, 0},
-		"fixed window, fast":   {FixedWindow{per(7, calls.Micros(3))}, 1, 0},
-		"smooth bursty, fast":  {SmoothBursty{2_300_000, calls.Micros(4)}, 2, 2},
-		"warming up, fast":     {SmoothWarmingUp{PermitsPerSecond: 2_300_000, Warmup: calls.Micros(6)}, 2, 4},
-		"smooth bursty":        {SmoothBursty{90_000, calls.Micros(40)}, 2, 2},
-		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: calls.Micros(100)}, 2, 3},
+		"token bucket, fast":   {TokenBucket{per(7, micros(3)), 3}, 2, 0},
+		"debt bucket, fast":    {DebtBucket{per(7, micros(3)), 3, 2}, 5, 0},
+		"gcra, fast":           {GCRA{per(5, micros(2)), 3}, 1, 0},
+		"leaky queue, fast":    {LeakyQueue{per(7, micros(3)), 4}, 1, 0},
+		"fixed window, fast":   {FixedWindow{per(7, micros(3))}, 1, 0},
+		"smooth bursty, fast":  {SmoothBursty{2_300_000, micros(4)}, 2, 2},
+		"warming up, fast":     {SmoothWarmingUp{PermitsPerSecond: 2_300_000, Warmup: micros(6)}, 2, 4},
+		"smooth bursty":        {SmoothBursty{90_000, micros(40)}, 2, 2},
+		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			const longest, steps = 40, 200_000
@@ -66,7 +66,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 			calm := 0                // now and then nobody asks for a while, or everybody asks at once
 			reached := func() bool { // some windows are full only after traffic that is rare
 				for w := range most {
-					if most[w]+c.loose < c.a.bound(calls.Micros(int64(w)), c.n) {
+					if most[w]+c.loose < c.a.bound(micros(int64(w)), c.n) {
 						return false
 					}
 				}
@@ -94,7 +94,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 				}
 			}
 			for w := int64(1); w <= longest; w++ {
-				bound := c.a.bound(calls.Micros(w), c.n)
+				bound := c.a.bound(micros(w), c.n)
 				require.LessOrEqual(t, most[w], bound, "in %d µs", w)
 				require.GreaterOrEqual(t, most[w]+c.loose, bound, "in %d µs", w)
 			}

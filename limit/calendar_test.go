@@ -78,7 +78,7 @@ func TestPeriodsFitTogether(t *testing.T) {
 		begins := q.calendar().around(now)
 		require.True(t, begins[0] < begins[1] && begins[1] <= now && now < begins[2] && begins[2] < begins[3], "%+v at %d: %v", q, now, begins)
 		require.Equal(t, begins[2], q.calendar().around(begins[2])[1], "%+v at %d", q, now)
-		if length := calls.Micros(begins[2] - begins[1]); q.Location != zones[7] {
+		if length := micros(begins[2] - begins[1]); q.Location != zones[7] {
 			require.GreaterOrEqual(t, length, q.shortestPeriod(), "%+v at %d", q, now)
 		}
 	}

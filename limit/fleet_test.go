@@ -324,7 +324,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 						require.LessOrEqual(t, granted, a.bound(now.Sub(begin)+time.Microsecond, 1000), "%s of %+v", kind, a)
 					}
 					require.GreaterOrEqual(t, res.Available, int64(0))
-					now = now.Add(min(res.Wait, calls.Micros(random.Int64N(calls.Longest.Microseconds()))))
+					now = now.Add(min(res.Wait, micros(random.Int64N(calls.Longest.Microseconds()))))
 				}
 				if grant, res, err := l.AllowGrant(ctx, 1); err == nil && res.Granted && random.IntN(3) == 0 {
 					require.NoError(t, grant.Settle(ctx, calls.MaxPermits-1))

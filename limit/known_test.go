@@ -133,7 +133,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					known++
 					switch {
 					case !want.Granted && now >= untrue:
-						require.LessOrEqual(t, r.Wait, calls.Micros(want.Wait), "%+v", q)
+						require.LessOrEqual(t, r.Wait, micros(want.Wait), "%+v", q)
 						require.LessOrEqual(t, want.Remaining, r.Available, "%+v", q)
 					case want.Granted && now < untrue:
 						wrong++

@@ -9,14 +9,13 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
-	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
 // settleable are the algorithms whose grants can be settled, at an interval of a dozen microseconds.
 func settleable() map[string]Algorithm {
-	interval := calls.Micros(12)
+	interval := micros(12)
 	return map[string]Algorithm{
 		"fixed window":         FixedWindow{per(6, interval)},
 		"sliding counter":      SlidingCounter{per(6, interval)},
@@ -26,7 +25,7 @@ func settleable() map[string]Algorithm {
 		"token bucket":         TokenBucket{per(5, interval), 6},
 		"debt bucket":          DebtBucket{per(5, interval), 4, 3},
 		"gcra":                 GCRA{per(5, interval), 6},
-		"token bucket, fast":   TokenBucket{per(7, calls.Micros(3)), 6},
+		"token bucket, fast":   TokenBucket{per(7, micros(3)), 6},
 	}
 }
 
@@ -128,7 +127,7 @@ func TestBoundHoldsWhateverIsSettled(t *testing.T) {
 					case how < 3:
 						require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
 					case how < 5 && kind != "calendar quota":
-						back += calls.Micros(int64(how) * 7) // and nothing is lost
+						back += micros(int64(how) * 7) // and nothing is lost
 						return
 					}
 				})
@@ -147,7 +146,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 		now, sum := time.Now(), int64(0)
 		for i := len(window) - 1; i >= 0; i-- {
 			g := window[i]
-			if now.Sub(g.at) >= calls.Micros(longest) || g.life != life {
+			if now.Sub(g.at) >= micros(longest) || g.life != life {
 				window = window[i+1:]
 				return
 			}
@@ -159,9 +158,9 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 	for range steps {
 		switch p := random.IntN(100); {
 		case p < 30:
-			time.Sleep(calls.Micros(random.Int64N(4)))
+			time.Sleep(micros(random.Int64N(4)))
 		case p < 33:
-			time.Sleep(calls.Micros(random.Int64N(30)))
+			time.Sleep(micros(random.Int64N(30)))
 		case p == 33 && random.IntN(20) == 0:
 			time.Sleep(3 * time.Minute) // its key expires
 		case p < 36:

@@ -61,6 +61,8 @@ func (l *Local) Algorithm() Algorithm {
 // made reports whether NewLocal returned l.
 func (l *Local) made() bool { return l != nil && l.setting != nil }
 
+func (l *Local) reserves() bool { return l.made() && l.setting.Reserves }
+
 // errNotLocal is the error of a Local that is nil or the zero value.
 var errNotLocal = calls.Invalid("the Local is not one that NewLocal returned")
 

@@ -40,3 +40,5 @@ func WithClock(now func() time.Time) Option { return func(c *config) { c.Clock =
 var EveryAlgorithm = every
 
 func signatureOf(a Algorithm) string { return signature(newSetting(a)) }
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -80,22 +80,22 @@ func largestOf(list []Algorithm, w time.Duration, n int64) int64 {
 	switch list[0].(type) {
 	case FixedWindow:
 		if same {
-			return FixedWindow{per(most, calls.Micros(interval))}.bound(w, n)
+			return FixedWindow{per(most, micros(interval))}.bound(w, n)
 		}
 		return 2*most - 1 + brought
 	case SlidingCounter:
 		if same {
-			return SlidingCounter{per(most, calls.Micros(interval))}.bound(w, n)
+			return SlidingCounter{per(most, micros(interval))}.bound(w, n)
 		}
 		return 2*most + brought
 	case SlidingLog:
 		if same {
-			return SlidingLog{per(most, calls.Micros(interval))}.bound(w, n)
+			return SlidingLog{per(most, micros(interval))}.bound(w, n)
 		}
 		return 2*most + brought
 	case IntervalBucket:
 		if same {
-			return IntervalBucket{per(permits, calls.Micros(interval)), most}.bound(w, n)
+			return IntervalBucket{per(permits, micros(interval)), most}.bound(w, n)
 		}
 		return most - 1 + permits + brought
 	case SmoothBursty, SmoothWarmingUp:
@@ -106,7 +106,7 @@ func largestOf(list []Algorithm, w time.Duration, n int64) int64 {
 
 // drawMixed returns an algorithm of that kind at an interval of some dozens of microseconds.
 func drawMixed(random interface{ Int64N(int64) int64 }, kind string, interval int64) Algorithm {
-	r := per(1+random.Int64N(20), calls.Micros(interval))
+	r := per(1+random.Int64N(20), micros(interval))
 	burst := 1 + random.Int64N(8)
 	switch kind {
 	case "fixed window":
@@ -128,9 +128,9 @@ func drawMixed(random interface{ Int64N(int64) int64 }, kind string, interval in
 	case "leaky queue":
 		return LeakyQueue{r, burst}
 	case "smooth bursty":
-		return SmoothBursty{float64(r.Permits) * 1e4, calls.Micros(interval * 10)}
+		return SmoothBursty{float64(r.Permits) * 1e4, micros(interval * 10)}
 	}
-	return SmoothWarmingUp{PermitsPerSecond: float64(r.Permits) * 1e4, Warmup: calls.Micros(interval * 10)}
+	return SmoothWarmingUp{PermitsPerSecond: float64(r.Permits) * 1e4, Warmup: micros(interval * 10)}
 }
 
 // TestParametersMeetOnOneState tests that limiters of two or three sets of parameters which share a state grant no more together than
@@ -165,9 +165,9 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					if random.IntN(12) == 0 {
 						pass = random.Int64N(100)
 					}
-					now, clock = now.Add(calls.Micros(pass)), clock+pass
+					now, clock = now.Add(micros(pass)), clock+pass
 					if random.IntN(25) == 0 && kind != "calendar quota" {
-						now = now.Add(-calls.Micros(1 + random.Int64N(100)))
+						now = now.Add(-micros(1 + random.Int64N(100)))
 					}
 					l := limiters[random.IntN(len(limiters))]
 					a := l.Algorithm()
@@ -217,7 +217,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					sum := int64(0)
 					for i := len(window) - 1; i >= 0 && g.at-window[i].at < longest; i-- {
 						sum += window[i].n
-						w := calls.Micros(g.at - window[i].at + 1)
+						w := micros(g.at - window[i].at + 1)
 						require.LessOrEqual(t, sum, largestOf(list, w, 3), "in %v of %s", w, what)
 					}
 				}

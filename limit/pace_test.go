@@ -18,7 +18,7 @@ import (
 // Up to four million permits that come in within 140 years there always is one.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := per(rapid.Int64Range(1, calls.MaxPermits).Draw(rt, "permits"), calls.Micros(rapid.Int64Range(1, calls.Longest.Microseconds()).Draw(rt, "interval")))
+		r := per(rapid.Int64Range(1, calls.MaxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, calls.Longest.Microseconds()).Draw(rt, "interval")))
 		permits := rapid.Int64Range(1, calls.MaxPermits).Draw(rt, "held")
 		if rapid.Bool().Draw(rt, "few") {
 			permits = rapid.Int64Range(1, int64(min(calls.MaxPermits, 140*float64(r.Permits)*float64(calls.Longest.Microseconds())/float64(microsOf(r))+1))).Draw(rt, "fewer")

@@ -29,7 +29,7 @@ var ordinaryRates = []ratelimiter.Rate{
 	per(10<<20, time.Second),
 	per(1<<32-2, 24*time.Hour),
 	per(1<<32-2, time.Second),
-	per(7, calls.Micros(3)),
+	per(7, micros(3)),
 	per(1, 20*calls.Longest),
 	per(19_999_999, 30*24*time.Hour),
 	per(999_999_000, 10*24*time.Hour),
@@ -76,7 +76,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 					now += d.Wait
 				}
 				passed := now - begin
-				require.LessOrEqual(t, granted, a.bound(calls.Micros(passed+1), n), "%s of %v by %d", kind, r, n)
+				require.LessOrEqual(t, granted, a.bound(micros(passed+1), n), "%s of %v by %d", kind, r, n)
 				owed, _ := mulDiv(passed, r.Permits, microsOf(r))
 				owed -= n + owed/1_000_000_000
 				if kind == "sliding counter" && r.Interval < time.Millisecond {
@@ -88,7 +88,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 				case "fixed window", "sliding log", "sliding counter", "interval bucket":
 					owed -= r.Permits // up to the end of the interval
 				}
-				require.GreaterOrEqual(t, granted, owed, "%s of %v by %d in %v", kind, r, n, calls.Micros(passed))
+				require.GreaterOrEqual(t, granted, owed, "%s of %v by %d in %v", kind, r, n, micros(passed))
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func TestCounterIsExact(t *testing.T) {
 			rest.Mod(rest, big.NewInt(interval))
 			start := int64(1_790_000_000_000_000)
 			now := start + interval - rest.Int64()
-			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, calls.Micros(interval))},
+			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
 				func(c *config) { c.Clock = func() time.Time { return time.UnixMicro(now) } })
 			require.NoError(t, err)
 			require.NoError(t, rdb.Set(ctx, l.Keys()[0], fmt.Sprint(start, 0, count, interval), 0).Err())

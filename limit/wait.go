@@ -138,7 +138,12 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 
 // asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
 func asReserver(l Limiter) reserver {
-	if x, ok := l.(interface{ Algorithm() Algorithm }); ok {
+	switch x := l.(type) {
+	case interface{ reserves() bool }: // a Local, also in another type
+		if !x.reserves() {
+			return nil
+		}
+	case interface{ Algorithm() Algorithm }:
 		if a := pointee(x.Algorithm()); a == nil || !a.model().Reserves {
 			return nil
 		}

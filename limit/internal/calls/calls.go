@@ -121,6 +121,7 @@ func (s *Shared) Request(ctx context.Context, op ratelimiter.Operation, q Demand
 	return s.config.asked(ctx, op, q.N, func() (ratelimiter.Result, error) { return s.Ask(ctx, q) })
 }
 
+// Ask is Request without the Hooks.
 func (s *Shared) Ask(ctx context.Context, q Demand) (ratelimiter.Result, error) {
 	if err := ContextError(ctx); err != nil {
 		return ratelimiter.Result{}, err

@@ -91,7 +91,7 @@ func (s *Shared) Remembered() bool { return len(s.keys[0]) <= longestKnown }
 func (c *Limiter) passed(now int64, sent time.Time) (time.Duration, bool) {
 	d := time.Since(sent)
 	if c.Clock != nil {
-		d = Micros(c.Clock().UnixMicro() - now)
+		d = micros(c.Clock().UnixMicro() - now)
 	}
 	if rest := d % time.Microsecond; rest > 0 {
 		d += time.Microsecond - rest
@@ -136,7 +136,7 @@ func sizes(f *Flight, r Rejection, before []size) []size {
 	for i := range f.Runs {
 		calls := f.Runs[i].Calls
 		if last := calls[len(calls)-1]; !last.Result.Granted && len(list) < mostSizes {
-			list = append(list, size{last.least(), last.Result, min(last.Result.Wait, Micros(r.State.(log).Due()-r.Now)), r.Now, r.Sent})
+			list = append(list, size{last.least(), last.Result, min(last.Result.Wait, micros(r.State.(log).Due()-r.Now)), r.Now, r.Sent})
 		}
 	}
 	fresh := len(list)

@@ -20,7 +20,7 @@ import (
 // A Request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
 // the request, and await hands it over.
 type Request struct {
-	Demand             // its taken and mark point to permits and own
+	Demand             // its Taken and Mark point to permits and own
 	Setting   *Setting // by which it is decided
 	Slot      string   // see Shared.slot
 	ctx       context.Context

@@ -18,10 +18,10 @@ import (
 // A Model is an algorithm with its parameters, as a call needs to know it.
 type Model struct {
 	Script       *dispatch.Script
-	Parameters   []any                           // those of the script, beside those of config.command
+	Parameters   []any                           // those of the script, beside those of Limiter.Command
 	ParametersAt func(now int64) []any           // those of a call at an instant in µs, and for some time around it; nil if they are always the same
 	Identity     []any                           // what is part of the keys in place of the parameters if they change with the time
-	Largest      int64                           // see Largest
+	Largest      int64                           // the most permits that one call can be granted
 	Reserves     bool                            // it grants permits in advance
 	Idle         func() State                    // of a limiter that has not been used for long, or never
 	Stored       func(text string) (State, bool) // the state that the text in a reply of the script describes; false if no limiter writes it
@@ -99,7 +99,7 @@ func (q *Demand) Marks(m Mark) {
 }
 
 func (d Decision) Result() ratelimiter.Result {
-	return ratelimiter.Result{Granted: d.Granted, Available: d.Remaining, Wait: Micros(d.Wait), Reset: Micros(d.Reset)}
+	return ratelimiter.Result{Granted: d.Granted, Available: d.Remaining, Wait: micros(d.Wait), Reset: micros(d.Reset)}
 }
 
 // An Epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter
@@ -179,4 +179,4 @@ func Invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
 }
 
-func Micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -181,7 +181,7 @@ func (s *Shared) Decide(f *Flight, reply []any, sent time.Time) error {
 				return s.unexpected(reply)
 			}
 			if granted == 0 && waits {
-				r.Calls[0].Result.Wait = Micros(wait)
+				r.Calls[0].Result.Wait = micros(wait)
 			}
 			rejected = rejected || granted == 0 || !waits && !after.Take(Demand{Now: now, N: 1}, id).Granted
 			continue
