@@ -66,7 +66,7 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		return false, err
 	}
 	if !r.Granted {
-		return calls.TooLate(byContext)
+		return false, calls.TooLate(byContext)
 	}
 	err = calls.Sleep(ctx, r.Wait)
 	return err == nil, err
@@ -81,7 +81,7 @@ func waitInQueue(ctx context.Context, l *ratelimiter.RateLimiter, n int64, timeo
 	if left > 0 && left < math.MaxInt64 {
 		r, err := l.Peek(ctx, n)
 		if err == nil && !r.Granted && r.Wait > left-time.Since(begin) {
-			return calls.TooLate(byContext)
+			return false, calls.TooLate(byContext)
 		}
 	}
 	if timeout == math.MaxInt64 {

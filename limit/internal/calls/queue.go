@@ -141,8 +141,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *Ma
 			rejected = max(rejected, p.Wait)
 		}
 		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
-			_, err := TooLate(byContext)
-			return ratelimiter.Result{}, err
+			return ratelimiter.Result{}, TooLate(byContext)
 		}
 		w.due = begin.Add(max(r.Wait, LeastWait))
 	} else {
@@ -158,8 +157,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *Ma
 				return ratelimiter.Result{}, err
 			}
 			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
-				_, err := TooLate(byContext)
-				return ratelimiter.Result{}, err
+				return ratelimiter.Result{}, TooLate(byContext)
 			}
 		}
 	}
@@ -390,11 +388,7 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 		}
 	}
 	if left := w.deadline.Sub(now); rejected > left || w.overdue {
-		var err error
-		if w.byContext {
-			err = context.DeadlineExceeded
-		}
-		q.endLocked(w, ratelimiter.Result{}, err)
+		q.endLocked(w, ratelimiter.Result{}, TooLate(w.byContext))
 	}
 }
 
@@ -406,12 +400,13 @@ func TimeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, b
 	return timeout, false
 }
 
-// TooLate returns the outcome of a wait that would take longer than the time left.
-func TooLate(byContext bool) (bool, error) {
+// TooLate returns the error of a wait that would take longer than the time left, which is none if that is not until the deadline of a
+// context.
+func TooLate(byContext bool) error {
 	if byContext {
-		return false, context.DeadlineExceeded
+		return context.DeadlineExceeded
 	}
-	return false, nil
+	return nil
 }
 
 // Sleep is [retry.Sleep], but looks at ctx only if there is time to sleep.
