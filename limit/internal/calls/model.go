@@ -86,6 +86,7 @@ func (q *Demand) least() int64 {
 	return q.N
 }
 
+// A Decision is the outcome of a Demand. Durations are in µs.
 type Decision struct {
 	Granted                bool
 	Remaining, Wait, Reset int64
