@@ -112,6 +112,25 @@ func TestBatching(t *testing.T) {
 	})
 }
 
+// TestTimeoutsDoNotTellRequestsApart tests that reservations go as equal requests, however long their callers would wait, if the
+// algorithm grants nothing in advance. A call has no more than 64 requests that differ.
+func TestTimeoutsDoNotTellRequestsApart(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &holder{}
+		rdb.AddHook(h)
+		l := shared(t, rdb, TokenBucket{per(1, time.Hour), 10})
+		h.ready(t, rdb, l)
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() { require.True(t, redistest.Must(l.Reserve(t.Context(), 1, time.Duration(i)*time.Second))(t).Granted) })
+			synctest.Wait()
+		}
+		close(h.release)
+		all.Wait()
+		require.Equal(t, []string{"1", "1:5"}, h.scripts)
+	})
+}
+
 // A caller that leaves takes nobody with it, neither the one that makes the call nor one that waits for it.
 func TestCallersThatLeave(t *testing.T) {
 	for _, who := range []int{0, 1, 2} {
