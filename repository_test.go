@@ -214,12 +214,12 @@ func TestImportersGetLittle(t *testing.T) {
 		for _, p := range list {
 			paths = append(paths, "httplimit/"+p)
 		}
-		return append(paths, "limit")
+		return append(paths, "limit", "limit/internal/calls")
 	}
 	transport := append(within("internal/envelope", "internal/guard", "internal/keyname"), "httplimit", "internal/http/authority", "internal/http/muxpattern", "internal/http/rates")
 	platform := slices.Concat(transport, within("platform", "internal/stream"))
 	for pkg, ours := range map[string][]string{
-		"": nil, "limit": {"limit"}, "httplimit": transport, "httplimit/platform": platform,
+		"": nil, "limit": within(), "httplimit": transport, "httplimit/platform": platform,
 		"httplimit/inbound":     append(within("inbound", "internal/guard", "internal/keyname"), "internal/http/rates"),
 		"internal/http/gateway": append(slices.Clone(transport), "internal/http/gateway"),
 		"httplimit/rulefile":    slices.Concat(platform, within("rulefile")),

@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -21,16 +22,16 @@ import (
 // different numbers of permits, would wait for different times, or take nothing.
 func TestLocalAndSharedAgree(t *testing.T) {
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
-	keys, calls := 0, 40
+	keys, steps := 0, 40
 	if redistest.Lane() == "miniredis" {
-		calls = 12 // it compiles the script each time
+		steps = 12 // it compiles the script each time
 	}
 	for kind := range every() {
 		t.Run(kind, func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				a := drawAlgorithm(rt, kind)
 				now := time.UnixMicro(1_790_000_000_000_000 + rapid.Int64Range(0, 1_000_000).Draw(rt, "begin"))
-				opts := []Option{func(c *config) { c.clock = func() time.Time { return now } }}
+				opts := []Option{func(c *config) { c.Clock = func() time.Time { return now } }}
 				if rapid.Bool().Draw(rt, "without replay") {
 					opts = append(opts, WithoutReplay())
 				}
@@ -42,10 +43,10 @@ func TestLocalAndSharedAgree(t *testing.T) {
 				keys++
 				shared = shared.For(string(rune(0x4e00 + keys%20000)))
 				require.NoError(rt, rdb.Del(ctx, shared.Keys()...).Err())
-				local := a.idle()
+				local := a.model().Idle()
 				var last ratelimiter.Result
 				var grants []settled
-				for range rapid.IntRange(1, calls).Draw(rt, "calls") {
+				for range rapid.IntRange(1, steps).Draw(rt, "calls") {
 					switch rapid.IntRange(0, 11).Draw(rt, "pass") {
 					case 0, 1, 2:
 					case 3, 4:
@@ -70,21 +71,21 @@ func TestLocalAndSharedAgree(t *testing.T) {
 					if n := len(grants); n > 0 && rapid.IntRange(0, 3).Draw(rt, "settle") == 0 {
 						i := rapid.IntRange(0, n-1).Draw(rt, "which")
 						g := grants[i]
-						x := settlement{by: rapid.Int64Range(-g.permits, 10).Draw(rt, "by"), permits: g.permits, mark: g.mark}
+						x := calls.Settlement{By: rapid.Int64Range(-g.permits, 10).Draw(rt, "by"), Permits: g.permits, Mark: g.mark}
 						grants = slices.Delete(grants, i, i+1)
 						require.NoError(rt, shared.settle(ctx, &x))
-						local.(settler).settle(now.UnixMicro(), shared.lastEpoch(), &x)
-						q.spend = false
+						local.(calls.Settler).Settle(now.UnixMicro(), shared.lastEpoch(), &x)
+						q.Spend = false
 					}
-					var m, own mark
-					q.mark = &m
-					last = redistest.Must(shared.ask(ctx, q))(rt)
-					q.mark = &own
-					d := local.take(q, shared.lastEpoch())
-					require.Equal(rt, d.result(), last, "%+v of %+v", q, a)
-					if _, ok := local.(settler); ok && d.granted && q.spend {
+					var m, own calls.Mark
+					q.Mark = &m
+					last = redistest.Must(shared.calls.Ask(ctx, q))(rt)
+					q.Mark = &own
+					d := local.Take(q, shared.lastEpoch())
+					require.Equal(rt, d.Result(), last, "%+v of %+v", q, a)
+					if _, ok := local.(calls.Settler); ok && d.Granted && q.Spend {
 						require.Equal(rt, own, m)
-						grants = append(grants, settled{q.n, m})
+						grants = append(grants, settled{q.N, m})
 					}
 				}
 			})
@@ -93,87 +94,87 @@ func TestLocalAndSharedAgree(t *testing.T) {
 }
 
 // lastEpoch returns what the state would have of the id of the last call of s.
-func (s *Shared) lastEpoch() epoch {
-	id := fmt.Sprintf("%s%06d", strings.TrimPrefix(s.config.ids.random, ";"), s.config.ids.next-1)
-	if s.config.withoutReplay {
+func (s *Shared) lastEpoch() calls.Epoch {
+	id := fmt.Sprintf("%s%06d", strings.TrimPrefix(s.calls.Limiter().IDs.Random, ";"), s.calls.Limiter().IDs.Next-1)
+	if s.config.WithoutReplay {
 		id = id[1:]
 	}
-	return epochOf(id)
+	return calls.EpochOf(id)
 }
 
 // TestAgreeOnLargeProducts tests that the two agree where permits times microseconds are far beyond 2^63, which numbers of Lua
 // 5.1 only round, and where the integers of Lua 5.4 begin anew below 0.
 func TestAgreeOnLargeProducts(t *testing.T) {
 	ctx, rdb, name, n := t.Context(), redistest.Client(t), redistest.Key(t), 0
-	for _, r := range []ratelimiter.Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, longest)} {
+	for _, r := range []ratelimiter.Rate{per(1<<32-2, time.Second), per(1<<32-1, micros(1)), per(10_000_000, time.Second), per(1<<32-1, calls.Longest)} {
 		for kind, a := range atRate(r) {
 			if err := a.check(); err != nil {
 				continue
 			}
-			for _, pass := range []time.Duration{time.Hour, 100 * 24 * time.Hour, 450 * 24 * time.Hour, 11 * longest} {
+			for _, pass := range []time.Duration{time.Hour, 100 * 24 * time.Hour, 450 * 24 * time.Hour, 11 * calls.Longest} {
 				n++
 				now := time.UnixMicro(1_790_000_000_000_000)
-				shared := redistest.Must(NewShared(rdb, name, a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
+				shared := redistest.Must(NewShared(rdb, name, a, WithoutCachedRejections(), func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 				shared = shared.For(fmt.Sprint(n))
-				local := a.idle()
-				take := func(n int64, atMost time.Duration) (m mark) {
-					q := demand{now: now.UnixMicro(), n: n, spend: true, mark: &m}
-					if a.reserves() {
-						q.atMost = atMost.Microseconds()
+				local := a.model().Idle()
+				take := func(n int64, atMost time.Duration) (m calls.Mark) {
+					q := calls.Demand{Now: now.UnixMicro(), N: n, Spend: true, Mark: &m}
+					if a.model().Reserves {
+						q.AtMost = atMost.Microseconds()
 					}
-					got := redistest.Must(shared.ask(ctx, q))(t)
-					require.Equal(t, local.take(q, shared.lastEpoch()).result(), got, "%s %v: %+v", kind, r, q)
+					got := redistest.Must(shared.calls.Ask(ctx, q))(t)
+					require.Equal(t, local.Take(q, shared.lastEpoch()).Result(), got, "%s %v: %+v", kind, r, q)
 					return m
 				}
-				settle := func(m mark, by int64) {
-					if s, ok := local.(settler); ok {
-						x := settlement{by: by, permits: 1, mark: m}
+				settle := func(m calls.Mark, by int64) {
+					if s, ok := local.(calls.Settler); ok {
+						x := calls.Settlement{By: by, Permits: 1, Mark: m}
 						require.NoError(t, shared.settle(ctx, &x))
-						s.settle(now.UnixMicro(), shared.lastEpoch(), &x)
+						s.Settle(now.UnixMicro(), shared.lastEpoch(), &x)
 					}
 				}
-				first := take(1, longest)
+				first := take(1, calls.Longest)
 				now = now.Add(pass)
-				take(a.largest(), longest)
+				take(a.model().Largest, calls.Longest)
 				settle(first, -1)
-				last := take(1, longest)
-				settle(last, maxPermits)
-				take(1, longest)
+				last := take(1, calls.Longest)
+				settle(last, calls.MaxPermits)
+				take(1, calls.Longest)
 				now = now.Add(pass)
-				take(a.largest()*3/4+1, longest)
-				take(a.largest(), longest)
+				take(a.model().Largest*3/4+1, calls.Longest)
+				take(a.model().Largest, calls.Longest)
 				take(1, 0)
 			}
 		}
 	}
 }
 
-func drawDemand(t *rapid.T, a Algorithm, now time.Time) demand {
-	q := demand{now: now.UnixMicro(), spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, n: rapid.Int64Range(1, min(10, a.largest())).Draw(t, "n")}
+func drawDemand(t *rapid.T, a Algorithm, now time.Time) calls.Demand {
+	q := calls.Demand{Now: now.UnixMicro(), Spend: rapid.IntRange(0, 4).Draw(t, "peek") > 0, N: rapid.Int64Range(1, min(10, a.model().Largest)).Draw(t, "n")}
 	if rapid.IntRange(0, 3).Draw(t, "many") == 0 {
-		q.n = rapid.Int64Range(1, min(a.largest(), 4_000_000_000)).Draw(t, "n")
+		q.N = rapid.Int64Range(1, min(a.model().Largest, 4_000_000_000)).Draw(t, "n")
 	}
-	if a.reserves() && q.spend {
-		q.atMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000, longest.Microseconds()}).Draw(t, "atMost")
+	if a.model().Reserves && q.Spend {
+		q.AtMost = rapid.SampledFrom([]int64{0, 1, 500_000, 4_000_000, calls.Longest.Microseconds()}).Draw(t, "atMost")
 	}
 	return q
 }
 
 // agreeTogether makes some requests as one call, and compares them with what local decides one after another. It returns the last result.
-func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want ratelimiter.Result) {
-	a, f := shared.config.now().algorithm, &flight{}
+func agreeTogether(t *rapid.T, shared *Shared, local calls.State, now time.Time) (want ratelimiter.Result) {
+	a, f := shared.Algorithm(), &calls.Flight{}
 	for range rapid.IntRange(1, 12).Draw(t, "requests") {
-		require.True(t, f.add(&request{demand: drawDemand(t, a, now), setting: shared.config.now()}, a.reserves()))
+		require.True(t, f.Add(&calls.Request{Demand: drawDemand(t, a, now), Setting: shared.calls.Limiter().Now()}, a.model().Reserves))
 	}
-	reply, sent, err := shared.send(context.Background(), f)
+	reply, sent, err := shared.calls.Send(context.Background(), f)
 	require.NoError(t, err)
-	require.NoError(t, shared.decide(f, reply, sent))
-	for _, run := range f.runs {
-		for i, r := range run.calls {
-			require.Equal(t, demand{now: now.UnixMicro(), n: run.n, atMost: run.atMost, spend: run.spend}, r.demand, "a run is of equals")
-			q := r.demand
-			want = local.take(q, f.epoch()).result()
-			require.Equal(t, want, r.result, "the %d. of %d for %d of %+v", i, len(run.calls), run.n, a)
+	require.NoError(t, shared.calls.Decide(f, reply, sent))
+	for _, run := range f.Runs {
+		for i, r := range run.Calls {
+			require.Equal(t, calls.Demand{Now: now.UnixMicro(), N: run.N, AtMost: run.AtMost, Spend: run.Spend}, r.Demand, "a run is of equals")
+			q := r.Demand
+			want = local.Take(q, f.Epoch()).Result()
+			require.Equal(t, want, r.Result, "the %d. of %d for %d of %+v", i, len(run.Calls), run.N, a)
 		}
 	}
 	return want
@@ -182,7 +183,7 @@ func agreeTogether(t *rapid.T, shared *Shared, local state, now time.Time) (want
 // settled is a grant that is to be settled.
 type settled struct {
 	permits int64
-	mark    mark
+	mark    calls.Mark
 }
 
 func drawAlgorithm(t *rapid.T, kind string) Algorithm {
@@ -224,33 +225,33 @@ func drawAlgorithm(t *rapid.T, kind string) Algorithm {
 func TestGCRAIsATokenBucket(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		bucket := drawAlgorithm(rt, "token bucket").(TokenBucket)
-		a, b := bucket.idle(), GCRA(bucket).idle()
-		now, last, grants := int64(1_790_000_000_000_000), decision{}, []settled(nil)
-		calls := 0
-		id := func() epoch { calls++; return epochOf(fmt.Sprintf("%014d", calls)) }
+		a, b := bucket.model().Idle(), GCRA(bucket).model().Idle()
+		now, last, grants := int64(1_790_000_000_000_000), calls.Decision{}, []settled(nil)
+		steps := 0
+		id := func() calls.Epoch { steps++; return calls.EpochOf(fmt.Sprintf("%014d", steps)) }
 		for i := 0; i < 100 && now < 4_000_000_000_000_000; i++ {
-			now += rapid.SampledFrom([]int64{0, 1, last.wait, last.reset, 1000, microsOf(bucket.Rate)}).Draw(rt, "pass")
-			q := demand{now: now, n: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), spend: true}
+			now += rapid.SampledFrom([]int64{0, 1, last.Wait, last.Reset, 1000, microsOf(bucket.Rate)}).Draw(rt, "pass")
+			q := calls.Demand{Now: now, N: rapid.Int64Range(1, bucket.Burst).Draw(rt, "n"), Spend: true}
 			if len(grants) > 0 && rapid.Bool().Draw(rt, "settle") {
 				i := rapid.IntRange(0, len(grants)-1).Draw(rt, "which")
-				x := settlement{by: rapid.Int64Range(-grants[i].permits, 3).Draw(rt, "by"), permits: grants[i].permits, mark: grants[i].mark}
+				x := calls.Settlement{By: rapid.Int64Range(-grants[i].permits, 3).Draw(rt, "by"), Permits: grants[i].permits, Mark: grants[i].mark}
 				of := id()
-				for _, s := range []state{a, b} {
-					s.(settler).settle(now, of, &x)
+				for _, s := range []calls.State{a, b} {
+					s.(calls.Settler).Settle(now, of, &x)
 				}
 				grants = slices.Delete(grants, i, i+1)
 			}
-			var m mark
-			q.mark = &m
+			var m calls.Mark
+			q.Mark = &m
 			call := id()
-			last = a.take(q, call)
-			q.mark = nil
-			other := b.take(q, call)
-			if last.granted {
-				grants = append(grants, settled{q.n, m})
+			last = a.Take(q, call)
+			q.Mark = nil
+			other := b.Take(q, call)
+			if last.Granted {
+				grants = append(grants, settled{q.N, m})
 			}
 			// A full bucket is full within the microsecond in which the arrival passes.
-			last.reset, other.reset = 0, 0
+			last.Reset, other.Reset = 0, 0
 			require.Equal(rt, last, other)
 		}
 	})

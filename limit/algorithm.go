@@ -3,14 +3,15 @@
 package limit
 
 import (
+	"embed"
 	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // An Algorithm is an algorithm of this package with its parameters: a [FixedWindow], [SlidingLog],
@@ -29,23 +30,18 @@ import (
 // come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
 // ratelimiter.ErrInvalidArgument, as is a parameter that is out of its range; the error names it.
 type Algorithm interface {
-	// bound and largest are Bound and MaxPerCall of the algorithm.
-	bound(window time.Duration, n int64) int64
-	largest() int64
-
-	// check returns an error if a parameter is out of its range.
+	// check returns an error if a parameter is out of its range. The others are called only if there is none.
 	check() error
-	// script returns the script of the shared form. Its arguments are those of config.arguments, with
-	// parameters in the middle.
-	script() *dispatch.Script
-	parameters() []any
-	// reserves reports whether the algorithm grants permits in advance.
-	reserves() bool
-	// idle returns the state of a limiter that has not been used for long, or never.
-	idle() state
-	// stored returns the state that the text in a reply of the script describes. It reports false if no
-	// limiter writes it.
-	stored(text string) (state, bool)
+	bound(window time.Duration, n int64) int64 // see Bound
+	model() calls.Model
+}
+
+//go:embed scripts
+var scriptFiles embed.FS
+
+// script returns the script scripts/NAME.lua, which takes that many keys and arguments.
+func script(name string, keys, args int) *dispatch.Script {
+	return calls.Load(scriptFiles, name, keys, args)
 }
 
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
@@ -57,7 +53,7 @@ func Bound(a Algorithm, window time.Duration, n int64) int64 {
 	if err != nil || n < 1 {
 		return 0
 	}
-	return of.bound(window, min(n, of.largest()))
+	return of.bound(window, min(n, of.model().Largest))
 }
 
 // MaxPerCall returns the most permits that one call can be granted by the algorithm. It is 0 if a is one that [NewLocal] rejects, such
@@ -67,7 +63,7 @@ func MaxPerCall(a Algorithm) int64 {
 	if err != nil {
 		return 0
 	}
-	return of.largest()
+	return of.model().Largest
 }
 
 // checked returns a without a pointer to it, or an error if it is nil or has a parameter that is out of its range. Nobody can change
@@ -75,7 +71,7 @@ func MaxPerCall(a Algorithm) int64 {
 func checked(a Algorithm) (Algorithm, error) {
 	of := pointee(a)
 	if of == nil {
-		return nil, invalid("the algorithm is nil")
+		return nil, calls.Invalid("the algorithm is nil")
 	}
 	return of, of.check()
 }
@@ -92,80 +88,22 @@ func pointee(a Algorithm) Algorithm {
 	return v.Elem().Interface().(Algorithm)
 }
 
-// A dated algorithm has parameters that are instants.
-type dated interface {
-	// identity is what is part of the keys in place of the parameters.
-	identity() []any
-	// parametersAt returns the parameters of a call at an instant in µs, and for some time around it. A script that gets
-	// those of another time replies that they are not of now.
-	parametersAt(now int64) []any
-}
-
-// A state is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
-// arithmetic in Lua; TestLocalAndSharedAgree compares the two.
-type state interface {
-	// take decides on a demand, and takes the permits when it is granted and spend is set. It changes nothing
-	// if spend is not set. Instants and durations are in µs.
-	take(q demand, id epoch) decision
-}
-
-// A demand is what one call asks for.
-type demand struct {
-	now, n int64
-	atMost int64 // how long the caller would wait for permits that are granted in advance
-	spend  bool  // false for a Peek
-
-	taken      *int64      // where the number of permits is put of a call that takes what there is, up to n; nil for others
-	mark       *mark       // where the mark of a grant is put that is to be settled; nil for others
-	settlement *settlement // settles a grant instead of asking for permits
-}
-
-// check returns an error if q cannot be granted, however long it waits.
-func (q *demand) check(a Algorithm) error {
-	if q.taken == nil {
-		return checkPermits(a, q.n)
+// signature returns the name of the algorithm and its parameters, which are part of the keys.
+func signature(n *calls.Setting) string {
+	var b strings.Builder
+	b.WriteString(stateName(n.Script))
+	parameters := n.Parameters
+	if n.ParametersAt != nil {
+		parameters = n.Identity
 	}
-	return checkRange(q.n)
-}
-
-// least returns the fewest permits that q is granted, if it is.
-func (q *demand) least() int64 {
-	if q.taken != nil {
-		return 1
+	for _, v := range parameters {
+		fmt.Fprintf(&b, ":%v", v)
 	}
-	return q.n
+	return b.String()
 }
-
-type decision struct {
-	granted                bool
-	remaining, wait, reset int64
-}
-
-// marks has the mark of the grant of q put where the caller wants it, if it does.
-func (q *demand) marks(m mark) {
-	if q.mark != nil {
-		*q.mark = m
-	}
-}
-
-func (d decision) result() ratelimiter.Result {
-	return ratelimiter.Result{Granted: d.granted, Available: d.remaining, Wait: micros(d.wait), Reset: micros(d.reset)}
-}
-
-// An epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter
-// begins when it is unused: when Redis has no key of it, when the window has ended or the bucket is full; and when the clock
-// was put back, from when on what has come in for a grant can no longer be told. The zero value is no epoch.
-type epoch [14]byte
-
-func epochOf(id string) (e epoch) {
-	copy(e[:], id)
-	return e
-}
-
-func (e epoch) String() string { return strings.TrimRight(string(e[:]), "\x00") }
 
 // numbers parses that many integers separated by single spaces, and the epoch behind them, if any.
-func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
+func numbers(text string, count int) (list [6]int64, e calls.Epoch, ok bool) {
 	text, its, _ := strings.Cut(text, "@")
 	i := 0
 	for rest := true; rest; i++ {
@@ -177,37 +115,19 @@ func numbers(text string, count int) (list [6]int64, e epoch, ok bool) {
 		}
 		list[i] = n
 	}
-	return list, epochOf(its), i == count
+	return list, calls.EpochOf(its), i == count
 }
 
-// checkPermits returns an error if no call can be granted n permits, however long it waits.
-func checkPermits(a Algorithm, n int64) error {
-	if err := checkRange(n); err != nil {
-		return err
+// stateName returns what stands for a script in the Redis keys: its name, and after it which way of writing the state it is, if it is not
+// the first one of the layout. Processes of a version that writes it in another way do not read it.
+func stateName(s *dispatch.Script) string {
+	switch s {
+	case calendarQuotaScript, smoothScript:
+		return s.Name
 	}
-	if most := a.largest(); n > most {
-		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, n, most)
-	}
-	return nil
+	return s.Name + "2"
 }
 
-func checkRange(n int64) error {
-	if n < 1 || n > maxPermits {
-		return invalid("a call for %d permits is not in 1..%d", n, int64(maxPermits))
-	}
-	return nil
-}
-
-// signature returns the name of the algorithm and its parameters, which are part of the keys.
-func signature(a Algorithm) string {
-	var b strings.Builder
-	b.WriteString(stateName(a.script()))
-	parameters := a.parameters
-	if d, ok := a.(dated); ok {
-		parameters = d.identity
-	}
-	for _, v := range parameters() {
-		fmt.Fprintf(&b, ":%v", v)
-	}
-	return b.String()
+func newSetting(a Algorithm) *calls.Setting {
+	return &calls.Setting{Algorithm: a, Model: a.model()}
 }

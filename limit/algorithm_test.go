@@ -11,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -45,7 +46,7 @@ func outOfRange() map[string]Algorithm {
 		"too slow":               SmoothBursty{1e-9, second},
 		"no burst":               SmoothBursty{1, 0},
 		"burst in nanoseconds":   SmoothBursty{1, 1},
-		"burst of years":         SmoothBursty{1, 2 * longest},
+		"burst of years":         SmoothBursty{1, 2 * calls.Longest},
 		"no warm-up":             SmoothWarmingUp{PermitsPerSecond: 1},
 		"negative warm-up":       SmoothWarmingUp{PermitsPerSecond: 1, Warmup: -second},
 		"cold factor of one":     SmoothWarmingUp{1, second, 1},
@@ -54,7 +55,7 @@ func outOfRange() map[string]Algorithm {
 		"no queue":               LeakyQueue{per(1, second), -1},
 		"too large a debt":       DebtBucket{per(1, second), 1, math.MaxInt64},
 		"the largest burst":      DebtBucket{per(1, second), math.MaxInt64, 1},
-		"too large together":     DebtBucket{per(1, second), maxPermits, maxPermits},
+		"too large together":     DebtBucket{per(1, second), calls.MaxPermits, calls.MaxPermits},
 		"negative quota":         CalendarQuota{Permits: -1, Per: Day, Location: time.UTC},
 		"no period":              CalendarQuota{Permits: 1, Location: time.UTC},
 	}
@@ -105,7 +106,7 @@ func TestNumbers(t *testing.T) {
 // TestErrorsNameTheField checks that the error about a parameter has the name of its field and its value.
 func TestErrorsNameTheField(t *testing.T) {
 	redistest.NoServer(t)
-	second, year := time.Second, longest
+	second, year := time.Second, calls.Longest
 	for text, a := range map[string]Algorithm{
 		"Rate.Permits 0 is not in 1..4294967295":                                 FixedWindow{per(0, second)},
 		"Rate.Interval 1ns is not a positive number of microseconds":             SlidingLog{per(1, 1)},
@@ -116,7 +117,7 @@ func TestErrorsNameTheField(t *testing.T) {
 		"Burst 1073741824 is too large to be counted exactly":                    GCRA{per(1, 24*time.Hour), 1 << 30},
 		"Burst 1073741824 takes more than 142 years to fill at":                  IntervalBucket{per(1, 24*time.Hour), 1 << 30},
 		"Debt 0 is not in 1..4294967295":                                         DebtBucket{per(1, second), 1, 0},
-		"Burst + Debt 8589934590 is not in 1..4294967295":                        DebtBucket{per(1, second), maxPermits, maxPermits},
+		"Burst + Debt 8589934590 is not in 1..4294967295":                        DebtBucket{per(1, second), calls.MaxPermits, calls.MaxPermits},
 		"Capacity 0 is not in 1..4294967295":                                     LeakyQueue{per(1, second), 0},
 		"Capacity 1073741824 is too large to be counted exactly":                 LeakyQueue{per(1, 24*time.Hour), 1 << 30},
 		"PermitsPerSecond 0 is not between one a year and 4294967295":            SmoothBursty{0, second},
@@ -140,7 +141,7 @@ func TestBoundOfAnyNumbers(t *testing.T) {
 	require.Zero(t, Bound(nil, time.Second, 1))
 	require.Zero(t, MaxPerCall(nil))
 	windows := []time.Duration{math.MinInt64, -1, 0, time.Microsecond, time.Second, 300 * 24 * time.Hour, math.MaxInt64}
-	calls := []int64{math.MinInt64, -1, 0, 1, 2, 5, 8, 11, maxPermits, math.MaxInt64}
+	calls := []int64{math.MinInt64, -1, 0, 1, 2, 5, 8, 11, calls.MaxPermits, math.MaxInt64}
 	for kind, a := range every() {
 		most := MaxPerCall(a)
 		require.Positive(t, most, kind)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,10 +47,10 @@ func TestBoundIsTheLeast(t *testing.T) {
 		"smooth warming up":    {SmoothWarmingUp{PermitsPerSecond: 90_000, Warmup: micros(100)}, 2, 3},
 	} {
 		t.Run(kind, func(t *testing.T) {
-			const longest, calls = 40, 200_000
+			const longest, steps = 40, 200_000
 			most := [longest + 1]int64{}
 			random := proptest.Rand(t)
-			s, now := c.a.idle(), int64(1000)
+			s, now := c.a.model().Idle(), int64(1000)
 			grants, newest := [longest]int64{}, now // by instant modulo longest, up to the newest
 			note := func(at, n int64) {
 				for ; newest < at; newest++ {
@@ -71,7 +72,7 @@ func TestBoundIsTheLeast(t *testing.T) {
 				}
 				return true
 			}
-			for i := 0; i < calls || i < 50*calls && (i%calls != 0 || !reached()); i++ {
+			for i := 0; i < steps || i < 50*steps && (i%steps != 0 || !reached()); i++ {
 				if calm--; calm < 0 {
 					calm = random.IntN(30)
 					if strings.HasSuffix(kind, ", fast") {
@@ -79,14 +80,14 @@ func TestBoundIsTheLeast(t *testing.T) {
 					}
 					now += random.Int64N(30)
 				}
-				q := demand{now: now, n: 1 + random.Int64N(c.n), spend: true}
-				if c.a.reserves() && random.IntN(2) == 0 {
-					q.atMost = random.Int64N(8)
+				q := calls.Demand{Now: now, N: 1 + random.Int64N(c.n), Spend: true}
+				if c.a.model().Reserves && random.IntN(2) == 0 {
+					q.AtMost = random.Int64N(8)
 				}
-				q.n = min(q.n, c.a.largest())
-				if d := s.take(q, epoch{}); d.granted {
-					if d.wait == 0 || now+d.wait-newest < longest {
-						note(max(now+d.wait, newest), q.n)
+				q.N = min(q.N, c.a.model().Largest)
+				if d := s.Take(q, calls.Epoch{}); d.Granted {
+					if d.Wait == 0 || now+d.Wait-newest < longest {
+						note(max(now+d.Wait, newest), q.N)
 					}
 				} else if random.IntN(3) > 0 {
 					now++

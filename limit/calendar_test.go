@@ -10,6 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -115,7 +116,7 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 		a := CalendarQuota{Permits: 5, Per: Day, Location: zone("America/Los_Angeles")}
 		redisNow := time.Date(2026, 3, 8, 9, 0, 0, 0, time.UTC) // 01:00 of a day of 23 hours
 		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithClock(func() time.Time { return redisNow })))(t)
-		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
 		h := &holder{}
 		rdb.AddHook(h)
 		for i, step := range []struct {
@@ -160,7 +161,7 @@ func TestQuotaCountsOn(t *testing.T) {
 		require.Equal(t, ratelimiter.Result{}, allow(old, 1))
 		require.NoError(t, old.Reset(t.Context()))
 		require.Equal(t, ratelimiter.Result{Granted: true, Available: 4}, allow(old, 1), "and its rejection is no longer known")
-		time.Sleep(knownFor)
+		time.Sleep(calls.KnownFor)
 		require.Equal(t, ratelimiter.Result{Granted: true}, allow(bought, 7))
 	})
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A CalendarQuota counts the permits that are taken in a day, a week or a month of the calendar, as platforms do
@@ -83,32 +83,40 @@ func (a CalendarQuota) bound(window time.Duration, _ int64) int64 {
 	}
 }
 
-func (a CalendarQuota) largest() int64 { return a.Permits }
-
 func (a CalendarQuota) check() error {
 	lastDay := map[Period]int{Day: 0, Week: 7, Month: 31}
 	switch _, ok := lastDay[a.Per]; {
-	case a.Permits < 1 || a.Permits > maxPermits:
-		return invalid("CalendarQuota.Permits: %d is not in 1..%d", a.Permits, int64(maxPermits))
+	case a.Permits < 1 || a.Permits > calls.MaxPermits:
+		return calls.Invalid("CalendarQuota.Permits: %d is not in 1..%d", a.Permits, int64(calls.MaxPermits))
 	case !ok:
-		return invalid("CalendarQuota.Per: %d is none of Day, Week and Month", int(a.Per))
+		return calls.Invalid("CalendarQuota.Per: %d is none of Day, Week and Month", int(a.Per))
 	case a.Location == nil:
-		return invalid("CalendarQuota.Location: it is nil; time.LoadLocation finds a zone, with the zone data of the system or those of time/tzdata")
+		return calls.Invalid("CalendarQuota.Location: it is nil; time.LoadLocation finds a zone, with the zone data of the system or those of time/tzdata")
 	case a.Location == time.Local:
-		return invalid("CalendarQuota.Location: it is time.Local, which is not the same on all machines")
+		return calls.Invalid("CalendarQuota.Location: it is time.Local, which is not the same on all machines")
 	case a.Day < 0 || a.Day > lastDay[a.Per]:
-		return invalid("CalendarQuota.Day: %d is not in 0..%d, for a %v", a.Day, lastDay[a.Per], a.Per)
+		return calls.Invalid("CalendarQuota.Day: %d is not in 0..%d, for a %v", a.Day, lastDay[a.Per], a.Per)
 	case a.At < 0 || a.At >= 24*time.Hour || a.At%time.Second != 0:
-		return invalid("CalendarQuota.At: %v is no whole number of seconds in 0s..23h59m59s", a.At)
+		return calls.Invalid("CalendarQuota.At: %v is no whole number of seconds in 0s..23h59m59s", a.At)
 	}
 	return nil
 }
 
-func (a CalendarQuota) script() *dispatch.Script { return calendarQuotaScript }
-func (a CalendarQuota) reserves() bool           { return false }
-
-func (a CalendarQuota) identity() []any {
-	return []any{a.Per, zoneOf(a.Location), max(a.Day, 1), int64(a.At / time.Second)}
+func (a CalendarQuota) model() calls.Model {
+	c := a.calendar()
+	at := func(now int64) []any {
+		b := c.around(now)
+		return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
+	}
+	return calls.Model{
+		Script: calendarQuotaScript, Parameters: at(time.Now().UnixMicro()), ParametersAt: at, Largest: a.Permits,
+		Identity: []any{a.Per, zoneOf(a.Location), max(a.Day, 1), int64(a.At / time.Second)},
+		Idle:     func() calls.State { return &calendarQuota{permits: a.Permits, calendar: c} },
+		Stored: func(text string) (calls.State, bool) {
+			v, e, ok := numbers(text, 2)
+			return &calendarQuota{permits: a.Permits, calendar: c, end: v[0], count: v[1], epoch: e}, ok
+		},
+	}
 }
 
 // zoneOf returns what tells a time zone from others: its name, or of one whose clocks are never changed by how much they differ from
@@ -126,33 +134,17 @@ func zoneOf(l *time.Location) string {
 	return t.Format("UTC-070000")
 }
 
-func (a CalendarQuota) parameters() []any { return a.parametersAt(time.Now().UnixMicro()) }
-
-func (a CalendarQuota) parametersAt(now int64) []any {
-	b := a.calendar().around(now)
-	return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
-}
-
-func (a CalendarQuota) idle() state {
-	return &calendarQuota{permits: a.Permits, calendar: a.calendar()}
-}
-
-func (a CalendarQuota) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 2)
-	return &calendarQuota{permits: a.Permits, calendar: a.calendar(), end: v[0], count: v[1], epoch: e}, ok
-}
-
 type calendarQuota struct {
 	permits  int64
 	calendar *calendar
 	end      int64 // of the period in which count permits were taken
 	count    int64
-	epoch    epoch
+	epoch    calls.Epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the count is that of the period
 // which it is now.
-func (s calendarQuota) seen(now int64, id epoch) (next calendarQuota, back bool) {
+func (s calendarQuota) seen(now int64, id calls.Epoch) (next calendarQuota, back bool) {
 	end := s.calendar.end(now)
 	if now >= s.end {
 		s.end, s.count = end, 0
@@ -166,35 +158,35 @@ func (s calendarQuota) seen(now int64, id epoch) (next calendarQuota, back bool)
 	return s, back
 }
 
-func (s *calendarQuota) settle(now int64, id epoch, x *settlement) {
+func (s *calendarQuota) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next, _ := s.seen(now, id)
-	if x.by > 0 || x.mark.of(next.epoch) {
-		next.count = min(max(0, next.count+x.by), maxPermits)
+	if x.By > 0 || x.Mark.Of(next.epoch) {
+		next.count = min(max(0, next.count+x.By), calls.MaxPermits)
 	}
 	*s = next
 }
 
-func (s *calendarQuota) markOf(earliest, _ int64) mark {
+func (s *calendarQuota) MarkOf(earliest, _ int64) calls.Mark {
 	if s.calendar.end(earliest) != s.end {
-		return mark{}
+		return calls.Mark{}
 	}
-	return mark{epoch: s.epoch}
+	return calls.Mark{Epoch: s.epoch}
 }
 
-func (s *calendarQuota) take(q demand, id epoch) decision {
-	next, back := s.seen(q.now, id)
-	d := decision{granted: next.count+q.n <= s.permits}
-	if !d.granted {
-		d.wait = next.end - q.now
-	} else if q.spend {
-		next.count += q.n
-		q.marks(mark{epoch: next.epoch})
+func (s *calendarQuota) Take(q calls.Demand, id calls.Epoch) calls.Decision {
+	next, back := s.seen(q.Now, id)
+	d := calls.Decision{Granted: next.count+q.N <= s.permits}
+	if !d.Granted {
+		d.Wait = next.end - q.Now
+	} else if q.Spend {
+		next.count += q.N
+		q.Marks(calls.Mark{Epoch: next.epoch})
 	}
-	d.remaining = max(0, s.permits-next.count)
+	d.Remaining = max(0, s.permits-next.count)
 	if next.count > 0 {
-		d.reset = next.end - q.now
+		d.Reset = next.end - q.Now
 	}
-	if q.spend && (d.granted || back) {
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

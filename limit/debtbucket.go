@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A DebtBucket is a [TokenBucket] in which permits can be taken before they have come in. While nothing is owed,
@@ -31,8 +31,6 @@ func (a DebtBucket) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(a.Burst+min(a.Debt, n), window.Microseconds())
 }
 
-func (a DebtBucket) largest() int64 { return a.Burst + a.Debt }
-
 func (a DebtBucket) check() error {
 	if err := checkCount("Debt", a.Debt); err != nil {
 		return err
@@ -42,20 +40,20 @@ func (a DebtBucket) check() error {
 	}
 	return checkPace(a.Rate, "Burst + Debt", a.Burst+a.Debt)
 }
-func (a DebtBucket) script() *dispatch.Script { return gcraScript }
-func (a DebtBucket) parameters() []any {
-	return append(a.pace().parameters(a.Burst), a.Debt*a.pace().cost)
-}
-func (a DebtBucket) reserves() bool { return false }
-func (a DebtBucket) idle() state    { return a.unused() }
-func (a DebtBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 6)
-	s := a.unused()
-	s.at, s.ahead, s.given, s.changed, s.its, s.epoch = v[0], v[1], v[2], v[3], pace{v[4], v[5]}, e
-	return s, ok && s.its.flow > 0 && s.its.cost > 0
-}
-func (a DebtBucket) unused() *gcra {
+
+func (a DebtBucket) model() calls.Model {
 	p := a.pace()
-	return &gcra{backlog: newBacklog(p, a.Burst), debt: a.Debt * p.cost}
+	idle := gcra{backlog: newBacklog(p, a.Burst), debt: a.Debt * p.cost}
+	return calls.Model{
+		Script: gcraScript, Parameters: append(p.parameters(a.Burst), idle.debt), Largest: a.Burst + a.Debt,
+		Idle: func() calls.State { s := idle; return &s },
+		Stored: func(text string) (calls.State, bool) {
+			v, e, ok := numbers(text, 6)
+			s := idle
+			s.at, s.ahead, s.given, s.changed, s.its, s.epoch = v[0], v[1], v[2], v[3], pace{v[4], v[5]}, e
+			return &s, ok && s.its.flow > 0 && s.its.cost > 0
+		},
+	}
 }
+
 func (a DebtBucket) pace() pace { return onlyPace(paceOf(a.Rate, a.Burst+a.Debt)) }

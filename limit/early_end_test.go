@@ -21,7 +21,7 @@ import (
 func inACommand(a Algorithm, n int) func(requests [][]string) bool {
 	return func(requests [][]string) bool {
 		for _, words := range requests {
-			if strings.HasPrefix(words[0], "eval") && words[2] == strconv.Itoa(n*a.script().Keys) {
+			if strings.HasPrefix(words[0], "eval") && words[2] == strconv.Itoa(n*a.model().Script.Keys) {
 				return true
 			}
 		}
@@ -47,7 +47,7 @@ func TestReplyThatEndsEarly(t *testing.T) {
 	algorithms := roomy(100_000)
 	algorithms["calendar quota"] = CalendarQuota{Permits: 100_000, Per: Month, Location: time.UTC}
 	for kind, a := range algorithms {
-		if a.reserves() {
+		if a.model().Reserves {
 			continue // what is available says nothing of what is reserved
 		}
 		for _, replays := range []bool{true, false} {
@@ -60,9 +60,9 @@ func TestReplyThatEndsEarly(t *testing.T) {
 					}
 					mine := redistest.Peer(t, rdb, cutter.Option)
 					direct := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithClientClock()))(t)
-					l := redistest.Must(NewShared(mine, direct.config.name, a, opts...))(t)
+					l := redistest.Must(NewShared(mine, direct.config.Name, a, opts...))(t)
 					used := func(l *Shared) int64 {
-						return a.largest() - redistest.Must(l.Peek(ctx, 1))(t).Available
+						return a.model().Largest - redistest.Must(l.Peek(ctx, 1))(t).Available
 					}
 					together(keys, func(i int) { redistest.Must(l.For(fmt.Sprint("before ", i)).Allow(ctx, 1))(t) }) // finds out that they may
 					for at, more := 0, true; more; at += redistest.Cases(9, 1) {
@@ -105,7 +105,7 @@ func TestReplyThatEndsEarly(t *testing.T) {
 								}
 							}
 						}
-						settles := checkSettles(a) == nil
+						settles := checkSettles(newSetting(a)) == nil
 						ask := func(l *Shared, c *caller) {
 							if settles {
 								c.g, c.result, c.err = l.AllowGrant(ctx, permits)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ import (
 func TestSlowestRatesAreReadAgain(t *testing.T) {
 	ctx, rdb, checked := t.Context(), redistest.Client(t), 0
 	for _, years := range []time.Duration{1, 20, 50} {
-		r := per(1, years*longest)
+		r := per(1, years*calls.Longest)
 		largest := func(of func(n int64) Algorithm) (a Algorithm) { // the largest capacity that is counted exactly
 			for n := int64(1); of(n).check() == nil; n++ {
 				a = of(n)
@@ -46,22 +47,22 @@ func TestSlowestRatesAreReadAgain(t *testing.T) {
 			}
 			checked++
 			now := time.UnixMicro(1_790_000_000_000_000)
-			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
+			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 			for _, pass := range []time.Duration{0, time.Hour, longestInterval} {
 				now = now.Add(pass)
-				r, err := l.Reserve(ctx, a.largest(), 0)
+				r, err := l.Reserve(ctx, a.model().Largest, 0)
 				require.NoError(t, err, "%s of a permit in %d years, after %v", kind, years, pass)
 				if pass == 0 {
 					require.True(t, r.Granted, kind)
 				}
 			}
-			if checkSettles(a) != nil {
+			if checkSettles(newSetting(a)) != nil {
 				continue
 			}
 			l = l.For("that owes")
 			g, _, err := l.AllowGrant(ctx, 1)
 			require.NoError(t, err, kind)
-			require.NoError(t, g.Settle(ctx, maxPermits), kind)
+			require.NoError(t, g.Settle(ctx, calls.MaxPermits), kind)
 			for range 3 {
 				_, err := l.Peek(ctx, 1)
 				require.NoError(t, err, "%s of a permit in %d years, which owes as much as it can", kind, years)
@@ -87,13 +88,13 @@ func TestWaitIsGrantedToTheMicrosecond(t *testing.T) {
 				for _, left := range []time.Duration{0, -us, us, 300 * us} {
 					require.NoError(t, Wait(t.Context(), l, 5))
 					turn := redistest.Must(l.Peek(t.Context(), 1))(t).Wait
-					require.Greater(t, turn, bookAhead+d)
-					time.Sleep(turn - bookAhead - d)
+					require.Greater(t, turn, calls.BookAhead+d)
+					time.Sleep(turn - calls.BookAhead - d)
 					begin := time.Now()
-					ok := redistest.Must(WaitTimeout(t.Context(), l, 1, bookAhead+d+left))(t)
-					require.Equal(t, left >= 0, ok, "%s: a turn at %v, with %v", kind, bookAhead+d, bookAhead+d+left)
+					ok := redistest.Must(WaitTimeout(t.Context(), l, 1, calls.BookAhead+d+left))(t)
+					require.Equal(t, left >= 0, ok, "%s: a turn at %v, with %v", kind, calls.BookAhead+d, calls.BookAhead+d+left)
 					if ok {
-						require.Equal(t, bookAhead+d, time.Since(begin), kind)
+						require.Equal(t, calls.BookAhead+d, time.Since(begin), kind)
 					} else {
 						require.Zero(t, time.Since(begin), kind)
 					}
@@ -192,7 +193,7 @@ func TestOneCallOfAKeyAtATime(t *testing.T) {
 			all.Wait()
 			synctest.Wait()
 			time.Sleep(time.Minute)
-			spent := a.largest() - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
+			spent := a.model().Largest - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
 			t.Logf("%s: %d told, %d perhaps, %d spent, %d calls", kind, told.Load(), unknown.Load(), spent, c.sent)
 			require.Equal(t, 1, c.most, "%s: calls of a key in flight", kind)
 			require.GreaterOrEqual(t, spent, told.Load(), kind)

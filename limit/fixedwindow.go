@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A FixedWindow counts the permits that are taken in one window after another. A window begins with the first
@@ -39,18 +39,18 @@ func stepped(w, interval, full, brought int64) int64 {
 	return max(plus(full, times(brought, (w-1)/interval)), plus(full-1, times(brought, ceilDiv(w-1, interval))))
 }
 
-func (a FixedWindow) largest() int64 { return a.Rate.Permits }
+func (a FixedWindow) check() error { return checkRate(a.Rate) }
 
-func (a FixedWindow) check() error             { return checkRate(a.Rate) }
-func (a FixedWindow) script() *dispatch.Script { return fixedWindowScript }
-func (a FixedWindow) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a FixedWindow) reserves() bool           { return false }
-func (a FixedWindow) idle() state {
-	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
-}
-func (a FixedWindow) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 4)
-	return &fixedWindow{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], count: v[1], base: v[2], length: v[3], epoch: e}, ok
+func (a FixedWindow) model() calls.Model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return calls.Model{
+		Script: fixedWindowScript, Parameters: []any{permits, interval}, Largest: permits,
+		Idle: func() calls.State { return &fixedWindow{permits: permits, interval: interval} },
+		Stored: func(text string) (calls.State, bool) {
+			v, e, ok := numbers(text, 4)
+			return &fixedWindow{permits: permits, interval: interval, start: v[0], count: v[1], base: v[2], length: v[3], epoch: e}, ok
+		},
+	}
 }
 
 type fixedWindow struct {
@@ -59,13 +59,13 @@ type fixedWindow struct {
 	base              int64 // how many of count were granted no later than at start
 	length            int64 // the interval of the limiter that has granted the last of it
 	far               int64 // when it ends for that limiter
-	epoch             epoch
+	epoch             calls.Epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the window begins again and
 // keeps its count. A window of a limiter with a longer interval does not end early: each interval of this one brings as many permits as
 // it grants in one.
-func (s fixedWindow) seen(now int64, id epoch) (next fixedWindow, back bool) {
+func (s fixedWindow) seen(now int64, id calls.Epoch) (next fixedWindow, back bool) {
 	if back = now < s.start; back {
 		s.start, s.base, s.epoch = now, s.count, id
 	}
@@ -95,7 +95,7 @@ func (s *fixedWindow) until(count int64) int64 {
 func (s *fixedWindow) counts(now, taken, by int64) {
 	before := s.count
 	s.length = s.interval
-	s.count = min(max(0, s.count+by), maxPermits)
+	s.count = min(max(0, s.count+by), calls.MaxPermits)
 	if taken <= s.start {
 		s.base += s.count - before
 	}
@@ -104,40 +104,40 @@ func (s *fixedWindow) counts(now, taken, by int64) {
 	}
 }
 
-func (s *fixedWindow) settle(now int64, id epoch, x *settlement) {
+func (s *fixedWindow) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next, _ := s.seen(now, id)
 	switch {
-	case x.by > 0:
-		next.counts(now, now, x.by)
-	case x.mark.of(next.epoch):
-		next.counts(now, x.mark.taken, x.by)
+	case x.By > 0:
+		next.counts(now, now, x.By)
+	case x.Mark.Of(next.epoch):
+		next.counts(now, x.Mark.Taken, x.By)
 	default:
 		next.length = s.interval
 	}
 	*s = next
 }
 
-func (s *fixedWindow) markOf(earliest, _ int64) mark {
+func (s *fixedWindow) MarkOf(earliest, _ int64) calls.Mark {
 	if s.start > earliest {
-		return mark{}
+		return calls.Mark{}
 	}
-	return mark{epoch: s.epoch, taken: earliest}
+	return calls.Mark{Epoch: s.epoch, Taken: earliest}
 }
 
-func (s *fixedWindow) take(q demand, id epoch) decision {
-	next, back := s.seen(q.now, id)
-	d := decision{granted: next.count+q.n <= s.permits}
-	if !d.granted {
-		d.wait = next.until(s.permits-q.n) - q.now
-	} else if q.spend {
-		next.counts(q.now, q.now, q.n)
-		q.marks(mark{epoch: next.epoch, taken: q.now})
+func (s *fixedWindow) Take(q calls.Demand, id calls.Epoch) calls.Decision {
+	next, back := s.seen(q.Now, id)
+	d := calls.Decision{Granted: next.count+q.N <= s.permits}
+	if !d.Granted {
+		d.Wait = next.until(s.permits-q.N) - q.Now
+	} else if q.Spend {
+		next.counts(q.Now, q.Now, q.N)
+		q.Marks(calls.Mark{Epoch: next.epoch, Taken: q.Now})
 	}
-	d.remaining = max(0, s.permits-next.count)
+	d.Remaining = max(0, s.permits-next.count)
 	if next.count > 0 {
-		d.reset = next.until(0) - q.now
+		d.Reset = next.until(0) - q.Now
 	}
-	if q.spend && (d.granted || back) {
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

@@ -4,13 +4,17 @@ package limit
 
 import (
 	"context"
-	"errors"
+	"crypto/rand"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"reflect"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // The parameters in force lie in one Redis key for each name, the record. A process sets its own once, when it begins, and
@@ -56,7 +60,7 @@ const (
 func WithFleetParameters(state StateOnChange) Option {
 	return func(c *config) {
 		if state != KeepState && state != ForgetState {
-			c.err = invalid("WithFleetParameters: %d is neither KeepState nor ForgetState", int(state))
+			c.err = calls.Invalid("WithFleetParameters: %d is neither KeepState nor ForgetState", int(state))
 			return
 		}
 		c.fleet = &fleet{forget: state == ForgetState, starting: make(chan struct{}, 1)}
@@ -75,55 +79,6 @@ type fleet struct {
 	bad     string    // a record that the Hooks were told of, since it cannot be followed
 }
 
-// now returns the setting by which requests are decided, as far as is known.
-func (c *config) now() *setting { return c.current.Load() }
-
-// ofFleet returns n if the parameters change.
-func (c *config) ofFleet(n *setting) *setting {
-	if c.fleet == nil {
-		return nil
-	}
-	return n
-}
-
-// redisKeys returns the Redis keys of the state by a setting.
-func (s *Shared) redisKeys(n *setting) []string {
-	if n.generation == "" {
-		return s.keys
-	}
-	return redisKeys(s.config.name, s.key, s.config.signature+":"+n.generation, len(s.keys))
-}
-
-// inForce returns the setting by which q is decided, and begins or has the record looked at if that is due.
-func (s *Shared) inForce(ctx context.Context, q demand) (*setting, error) {
-	c, f := s.config, s.config.fleet
-	if f == nil {
-		return s.now(), nil
-	}
-	if err := s.Start(ctx); err != nil {
-		return nil, err
-	}
-	f.mu.Lock()
-	if !f.looking && !time.Now().Before(f.due) {
-		f.looking = true
-		go s.look(context.WithoutCancel(ctx))
-	}
-	f.mu.Unlock()
-	n := c.now()
-	if q.n > 0 {
-		return n, q.check(n.algorithm)
-	}
-	return n, nil
-}
-
-// withoutSetting returns the outcome of q where inForce has returned err.
-func (s *Shared) withoutSetting(ctx context.Context, q demand, err error) (ratelimiter.Result, error) {
-	if ctx.Err() != nil || !errors.Is(err, ratelimiter.ErrUnavailable) {
-		return ratelimiter.Result{}, err
-	}
-	return s.decideLocally(q, err)
-}
-
 // Start makes the parameters of this process those of the fleet; see [WithFleetParameters]. Without it the first call does that. It
 // returns ratelimiter.ErrInvalidArgument if others use the name with another algorithm, ratelimiter.ErrMalformed if the key
 // holds what no limiter writes, and otherwise the errors of a call. After an error it can be called again. Once it was
@@ -132,21 +87,42 @@ func (s *Shared) Start(ctx context.Context) error {
 	if err := s.unusable(); err != nil {
 		return err
 	}
-	f := s.config.fleet
-	if err := contextError(ctx); f == nil || err != nil || f.hasBegun() {
+	if err := calls.ContextError(ctx); s.config.fleet == nil || err != nil {
 		return err
+	}
+	return s.config.fleet.start(ctx, &s.calls)
+}
+
+// Follow begins, or has the record looked at if that is due.
+func (f *fleet) Follow(ctx context.Context, s *calls.Shared) error {
+	if err := f.start(ctx, s); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.looking && !time.Now().Before(f.due) {
+		f.looking = true
+		go f.look(context.WithoutCancel(ctx), s)
+	}
+	return nil
+}
+
+// start begins, unless the process has.
+func (f *fleet) start(ctx context.Context, s *calls.Shared) error {
+	if f.hasBegun() {
+		return nil
 	}
 	begin := time.Now()
 	select {
 	case f.starting <- struct{}{}:
 	case <-ctx.Done():
-		return s.left(ctx.Err(), begin, nil)
+		return s.Left(ctx.Err(), begin, nil)
 	}
 	defer func() { <-f.starting }()
 	if f.hasBegun() {
 		return nil
 	}
-	err := s.begin(ctx)
+	err := f.begin(ctx, s)
 	if err == nil {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -162,31 +138,31 @@ func (f *fleet) hasBegun() bool {
 }
 
 // begin sets the parameters of this process, if others are in force.
-func (s *Shared) begin(ctx context.Context) error {
-	c := s.config
-	own := c.now()
-	is, err := s.record(ctx, "", "")
+func (f *fleet) begin(ctx context.Context, s *calls.Shared) error {
+	c := s.Limiter()
+	own := c.Now()
+	is, err := exchange(ctx, s, "", "")
 	for err == nil {
-		next, was := own, (*setting)(nil)
+		next, was := own, (*calls.Setting)(nil)
 		if is != "" {
-			if was, err = own.read(c.name, is); err != nil {
+			if was, err = readRecord(own, c.Name, is); err != nil {
 				return err
 			}
 			if sameParameters(was, own) {
-				c.current.Store(was)
+				c.Current.Store(was)
 				return nil
 			}
-			next = fleetSetting(own.algorithm, was.generation)
-			if c.fleet.forget {
-				next.generation = newGeneration()
+			next = fleetSetting(own.Algorithm.(Algorithm), was.Generation)
+			if f.forget {
+				next.Generation = newGeneration()
 			}
 		}
 		_, text := recordOf(next)
 		before := is
-		if is, err = s.record(ctx, text, before); err == nil && is == text {
-			c.current.Store(next)
+		if is, err = exchange(ctx, s, text, before); err == nil && is == text {
+			c.Current.Store(next)
 			if was != nil {
-				c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and are %+v from now on", c.name, was.algorithm, next.algorithm)})
+				c.Event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and are %+v from now on", c.Name, was.Algorithm, next.Algorithm)})
 			}
 			return nil
 		}
@@ -195,15 +171,14 @@ func (s *Shared) begin(ctx context.Context) error {
 }
 
 // look learns which parameters are in force, and follows. It writes the record again if Redis has lost it.
-func (s *Shared) look(ctx context.Context) {
-	c, f := s.config, s.config.fleet
-	was := c.now()
+func (f *fleet) look(ctx context.Context, s *calls.Shared) {
+	was := s.Limiter().Now()
 	_, text := recordOf(was)
 	ctx, cancel := context.WithTimeout(ctx, followEvery/2)
 	defer cancel()
-	is, err := s.record(ctx, text, "")
+	is, err := exchange(ctx, s, text, "")
 	if err == nil && is != text {
-		s.follow(was, is)
+		f.follow(s.Limiter(), was, is)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -214,18 +189,17 @@ func (s *Shared) look(ctx context.Context) {
 }
 
 // follow goes by the record from now on, where it went by was.
-func (s *Shared) follow(was *setting, text string) {
-	c := s.config
-	next, err := was.read(c.name, text)
+func (f *fleet) follow(c *calls.Limiter, was *calls.Setting, text string) {
+	next, err := readRecord(was, c.Name, text)
 	if err != nil {
-		if c.fleet.bad != text { // only the one that looks uses it
-			c.fleet.bad = text
-			c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: err})
+		if f.bad != text { // only the one that looks uses it
+			f.bad = text
+			c.Event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: err})
 		}
 		return
 	}
-	c.current.Store(next)
-	c.event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.name, was.algorithm, next.algorithm)})
+	c.Current.Store(next)
+	c.Event(ratelimiter.Event{Kind: ratelimiter.RateChanged, Err: fmt.Errorf("limit: %q: the parameters were %+v, and another process has set %+v", c.Name, was.Algorithm, next.Algorithm)})
 }
 
 var parametersScript = func() *dispatch.Script {
@@ -234,26 +208,86 @@ var parametersScript = func() *dispatch.Script {
 	return s
 }()
 
-// record writes the record want in place of was, if it is given, and returns that which is there.
-func (s *Shared) record(ctx context.Context, want, was string) (string, error) {
-	c := s.config
-	cmd, err := parametersScript.Command([]string{recordKey(c.name)}, want, was, recordFor.Milliseconds())
-	if err != nil {
-		return "", err
+// exchange writes the record want in place of was, if it is given, and returns that which is there.
+func exchange(ctx context.Context, s *calls.Shared, want, was string) (string, error) {
+	return s.Text(ctx, "the parameters of "+s.Label(), parametersScript, []string{recordKey(s.Limiter().Name)}, want, was, recordFor.Milliseconds())
+}
+
+// fleetSetting is newSetting for a limiter whose parameters change.
+func fleetSetting(a Algorithm, generation string) *calls.Setting {
+	n := newSetting(a)
+	n.Generation = generation
+	return n
+}
+
+// fleetSignature is what the Redis keys have in place of the parameters.
+func fleetSignature(n *calls.Setting) string {
+	if n.ParametersAt != nil {
+		return signature(n) + ":fleet"
 	}
-	var reply any
-	err = s.untilDone(ctx, "the parameters of "+s.label(), func() error {
-		sent := time.Now()
-		reply, err = parametersScript.Once(ctx, c.rdb, cmd)
-		c.called(parametersScript.Name, 1, sent, err)
-		return err
-	})
-	if err != nil {
-		return "", err
+	return stateName(n.Script) + ":fleet"
+}
+
+// A record is what Redis has about the parameters in force.
+type record struct {
+	Algorithm  string          `json:"algorithm"`
+	Parameters json.RawMessage `json:"parameters"`
+	Generation string          `json:"generation,omitempty"`
+}
+
+// recordOf returns the record of a setting, and its text.
+func recordOf(n *calls.Setting) (r record, text string) {
+	r = record{Algorithm: n.Script.Name, Generation: n.Generation}
+	var parameters any = n.Algorithm
+	switch a := n.Algorithm.(type) {
+	case CalendarQuota:
+		r.Algorithm, parameters = signature(n), struct{ Permits int64 }{a.Permits}
+	case DebtBucket: // another limiter than those with which it shares a script
+		r.Algorithm = "debt_bucket"
 	}
-	text, ok := reply.(string)
-	if !ok {
-		return "", s.unexpected(reply)
+	r.Parameters, _ = json.Marshal(parameters) // of numbers
+	all, _ := json.Marshal(r)
+	return r, string(all)
+}
+
+// readRecord returns the setting that text describes, which has the algorithm of n.
+func readRecord(n *calls.Setting, name, text string) (*calls.Setting, error) {
+	var r record
+	own, _ := recordOf(n)
+	if err := json.Unmarshal([]byte(text), &r); err != nil || r.Algorithm == "" {
+		return nil, malformedRecord(name)
 	}
-	return text, nil
+	if r.Algorithm != own.Algorithm {
+		return nil, calls.Invalid("other processes use the limiter %q with the algorithm %s, and this one with %s; give one of them another name",
+			name, r.Algorithm, own.Algorithm)
+	}
+	v := reflect.New(reflect.TypeOf(n.Algorithm))
+	v.Elem().Set(reflect.ValueOf(n.Algorithm))
+	if err := json.Unmarshal(r.Parameters, v.Interface()); err != nil {
+		return nil, malformedRecord(name)
+	}
+	a := v.Elem().Interface().(Algorithm)
+	if a.check() != nil {
+		return nil, malformedRecord(name)
+	}
+	return fleetSetting(a, r.Generation), nil
+}
+
+func malformedRecord(name string) error {
+	return fmt.Errorf("%w: the key %s holds what no limiter writes; delete it, and a process that uses the limiter writes it anew",
+		ratelimiter.ErrMalformed, recordKey(name))
+}
+
+func recordKey(name string) string { return calls.Layout + ":{" + name + "}:parameters" }
+
+func sameParameters(a, b *calls.Setting) bool {
+	x, _ := recordOf(a)
+	y, _ := recordOf(b)
+	return string(x.Parameters) == string(y.Parameters)
+}
+
+func newGeneration() string {
+	var random [6]byte
+	_, _ = rand.Read(random[:])
+	return base64.RawURLEncoding.EncodeToString(random[:])
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -192,10 +193,10 @@ func TestNoPingPong(t *testing.T) {
 			lose()
 			rest(100, after, 3, 3, 3, 2, 1)
 			require.Equal(t, keys, a.For("user").Keys())
-			_, text := recordOf(a.config.now())
+			_, text := recordOf(a.calls.Limiter().Now())
 			require.Equal(t, text, rdb.Get(t.Context(), recordKey(name)).Val(), "it is written anew")
 		}
-		require.Equal(t, "limit2:"+name+":{user}:fixed_window2:fleet:"+a.config.now().generation, a.For("user").Keys()[0])
+		require.Equal(t, "limit2:"+name+":{user}:fixed_window2:fleet:"+a.calls.Limiter().Now().Generation, a.For("user").Keys()[0])
 		ttl := rdb.PTTL(t.Context(), recordKey(name)).Val()
 		require.Greater(t, ttl, recordFor-11*time.Second)
 	})
@@ -296,7 +297,7 @@ func TestBadFleet(t *testing.T) {
 // last change on no more than the bound is granted.
 func TestStateOfOtherParameters(t *testing.T) {
 	ctx, rdb := t.Context(), redistest.Client(t)
-	rates := []ratelimiter.Rate{per(7, 3*time.Microsecond), per(1, 20*longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
+	rates := []ratelimiter.Rate{per(7, 3*time.Microsecond), per(1, 20*calls.Longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
 	for kind := range changes() {
 		if kind == "calendar quota" {
 			continue
@@ -305,7 +306,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 		for range redistest.Cases(3, 100) {
 			now := time.UnixMicro(1_790_000_000_000_000)
 			name := redistest.Key(t)
-			clock := func(c *config) { c.clock = func() time.Time { return now } }
+			clock := func(c *config) { c.Clock = func() time.Time { return now } }
 			for range 6 {
 				r := rates[random.IntN(len(rates))]
 				a := atRate(r)[kind]
@@ -315,7 +316,7 @@ func TestStateOfOtherParameters(t *testing.T) {
 				l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), clock))(t)
 				begin, granted := now, int64(0)
 				for range 8 {
-					n := 1 + random.Int64N(min(a.largest(), 1000))
+					n := 1 + random.Int64N(min(a.model().Largest, 1000))
 					res, err := l.Reserve(ctx, n, 0)
 					require.NoError(t, err, "%s of %+v", kind, a)
 					if res.Granted {
@@ -323,10 +324,10 @@ func TestStateOfOtherParameters(t *testing.T) {
 						require.LessOrEqual(t, granted, a.bound(now.Sub(begin)+time.Microsecond, 1000), "%s of %+v", kind, a)
 					}
 					require.GreaterOrEqual(t, res.Available, int64(0))
-					now = now.Add(min(res.Wait, micros(random.Int64N(longest.Microseconds()))))
+					now = now.Add(min(res.Wait, micros(random.Int64N(calls.Longest.Microseconds()))))
 				}
 				if grant, res, err := l.AllowGrant(ctx, 1); err == nil && res.Granted && random.IntN(3) == 0 {
-					require.NoError(t, grant.Settle(ctx, maxPermits-1))
+					require.NoError(t, grant.Settle(ctx, calls.MaxPermits-1))
 				}
 				if now.After(time.UnixMicro(4_000_000_000_000_000)) {
 					break

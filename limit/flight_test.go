@@ -16,6 +16,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -63,7 +64,7 @@ func (h *holder) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // ready makes Redis have the script of l, and h hold back the next one.
 func (h *holder) ready(t *testing.T, rdb *redis.Client, l *Shared) {
 	t.Helper()
-	require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
+	require.NoError(t, rdb.ScriptLoad(t.Context(), l.calls.Limiter().Now().Script.Src).Err())
 	h.hold, h.release, h.scripts = true, make(chan struct{}), nil
 }
 
@@ -105,9 +106,30 @@ func TestBatching(t *testing.T) {
 		require.Equal(t, []string{"1", "1", "1:5 2:5"}, h.scripts)
 		require.EqualValues(t, 1+1+5+4, granted.Load())
 		synctest.Wait()
-		for i := range l.config.lines.shards {
-			require.Empty(t, l.config.lines.shards[i].lines, "a line ends with its flight")
+		for i := range l.calls.Limiter().Lines.Shards {
+			require.Empty(t, l.calls.Limiter().Lines.Shards[i].Lines, "a line ends with its flight")
 		}
+	})
+}
+
+// TestTimeoutsDoNotTellRequestsApart tests that reservations go as equal requests, however long their callers would wait, if the
+// algorithm grants nothing in advance. A call has no more than 64 requests that differ.
+func TestTimeoutsDoNotTellRequestsApart(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &holder{}
+		rdb.AddHook(h)
+		l := shared(t, rdb, TokenBucket{per(1, time.Hour), 10})
+		h.ready(t, rdb, l)
+		var all sync.WaitGroup
+		for i := range 6 {
+			all.Go(func() {
+				require.True(t, redistest.Must(l.Reserve(t.Context(), 1, time.Duration(i)*time.Second))(t).Granted)
+			})
+			synctest.Wait()
+		}
+		close(h.release)
+		all.Wait()
+		require.Equal(t, []string{"1", "1:5"}, h.scripts)
 	})
 }
 
@@ -150,7 +172,7 @@ func TestCallersThatLeave(t *testing.T) {
 // told whether it was granted, though its own reply is lost and Redis has no room to remember it for long, and takes its permits once.
 func TestCallThatIsLongOnItsWay(t *testing.T) {
 	for kind, a := range roomy(1000) {
-		if a.reserves() { // tells nobody what it has left
+		if a.model().Reserves { // tells nobody what it has left
 			continue
 		}
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -170,7 +192,7 @@ func TestCallThatIsLongOnItsWay(t *testing.T) {
 				if n != 3 { // the second attempt at the second call
 					return
 				}
-				key := l.keys[len(l.keys)-1]
+				key := l.Keys()[len(l.Keys())-1]
 				value := redistest.Must(rdb.Get(t.Context(), key).Result())(t)
 				its := value[strings.Index(value, ";"):][15:] // when that was
 				for i := range 400 {                          // other processes, which leave no room for the grant of the second call
@@ -204,7 +226,7 @@ func TestCallThatIsLongOnItsWay(t *testing.T) {
 				arrive()
 			}
 			all.Wait()
-			spent := a.largest() - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
+			spent := a.model().Largest - redistest.Must(plain.Peek(t.Context(), 1))(t).Available
 			require.LessOrEqual(t, spent, told+1+1, "%s: %v", kind, h.scripts)
 		})
 	}
@@ -214,7 +236,7 @@ func TestCallThatIsLongOnItsWay(t *testing.T) {
 // sure of, whatever the process asks for meanwhile.
 func TestSettledWhileOnItsWay(t *testing.T) {
 	for kind, a := range roomy(1000) {
-		if checkSettles(a) != nil {
+		if checkSettles(newSetting(a)) != nil {
 			continue
 		}
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -234,7 +256,7 @@ func TestSettledWhileOnItsWay(t *testing.T) {
 			close(h.release)
 			all.Wait()
 			require.NoError(t, g.Settle(t.Context(), 2), kind)
-			require.Equal(t, a.largest()-3, redistest.Must(l.Peek(t.Context(), 1))(t).Available, kind)
+			require.Equal(t, a.model().Largest-3, redistest.Must(l.Peek(t.Context(), 1))(t).Available, kind)
 			require.Len(t, h.scripts, 3, "%s: its call was not made again", kind)
 		})
 	}
@@ -350,40 +372,40 @@ func TestLostReplyOfABatch(t *testing.T) {
 		rdb.AddHook(s)
 		l := shared(t, rdb, a)
 		same := twin(t, l, rdb).For("same")
-		require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
-		batch := func() *flight {
-			f := &flight{}
+		require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
+		batch := func() *calls.Flight {
+			f := &calls.Flight{}
 			for _, n := range []int64{1, 2, 1, 3, 1, 1, 2, 8} {
-				q := demand{n: min(n, a.largest()), spend: n != 2}
-				if a.reserves() {
-					q.atMost = 500_000 * n
+				q := calls.Demand{N: min(n, a.model().Largest), Spend: n != 2}
+				if a.model().Reserves {
+					q.AtMost = 500_000 * n
 				}
-				f.add(&request{demand: q, setting: l.config.now()}, a.reserves())
+				f.Add(&calls.Request{Demand: q, Setting: l.calls.Limiter().Now()}, a.model().Reserves)
 			}
 			return f
 		}
 		f, want := batch(), batch()
 		begin := time.Now()
-		reply, sent, err := same.send(t.Context(), want)
+		reply, sent, err := same.calls.Send(t.Context(), want)
 		require.NoError(t, err)
-		require.NoError(t, same.decide(want, reply, sent))
+		require.NoError(t, same.calls.Decide(want, reply, sent))
 		s.left, s.run, s.err = 2, true, io.EOF
-		reply, _, err = l.send(t.Context(), f)
+		reply, _, err = l.calls.Send(t.Context(), f)
 		require.NoError(t, err)
 		passed := time.Since(begin)
 		require.NotZero(t, passed)
 		answer, ok := reply[2].(string)
 		require.True(t, ok, "%s: it has run before", kind)
-		require.NoError(t, l.decideAgain(f, reply, answer))
+		require.NoError(t, l.calls.DecideAgain(f, reply, answer))
 		granted := 0
-		for i := range f.runs {
-			for j, r := range f.runs[i].calls {
-				result := want.runs[i].calls[j].result
-				require.Equal(t, !result.Granted || !r.spend, r.again, "%s: the %d. of run %d", kind, j, i)
-				if !r.again {
+		for i := range f.Runs {
+			for j, r := range f.Runs[i].Calls {
+				result := want.Runs[i].Calls[j].Result
+				require.Equal(t, !result.Granted || !r.Spend, r.Again, "%s: the %d. of run %d", kind, j, i)
+				if !r.Again {
 					granted++
-					require.True(t, r.result.Granted)
-					require.InDelta(t, max(0, result.Wait-passed), r.result.Wait, float64(time.Microsecond), "%s: it keeps its turn", kind)
+					require.True(t, r.Result.Granted)
+					require.InDelta(t, max(0, result.Wait-passed), r.Result.Wait, float64(time.Microsecond), "%s: it keeps its turn", kind)
 				}
 			}
 		}

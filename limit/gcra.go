@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A GCRA is the generic cell rate algorithm: the leaky bucket as a meter, which grants or rejects and delays no
@@ -28,14 +28,9 @@ var gcraScript = script("gcra", 1, 8)
 
 func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bound(window, 0) }
 
-func (a GCRA) largest() int64 { return a.Burst }
+func (a GCRA) check() error { return checkPace(a.Rate, "Burst", a.Burst) }
 
-func (a GCRA) check() error                     { return checkPace(a.Rate, "Burst", a.Burst) }
-func (a GCRA) script() *dispatch.Script         { return gcraScript }
-func (a GCRA) parameters() []any                { return a.bucket().parameters() }
-func (a GCRA) reserves() bool                   { return false }
-func (a GCRA) idle() state                      { return a.bucket().idle() }
-func (a GCRA) stored(text string) (state, bool) { return a.bucket().stored(text) }
+func (a GCRA) model() calls.Model { return a.bucket().model() }
 
 // bucket returns the bucket that lends nothing, which a is.
 func (a GCRA) bucket() DebtBucket { return DebtBucket{Rate: a.Rate, Burst: a.Burst} }
@@ -73,10 +68,10 @@ func restated(parts, to, from int64) int64 {
 		return parts
 	}
 	product := float64(parts) * float64(to)
-	if product <= 2*maxExact {
-		return min(ceilDiv(parts*to, from), maxExact)
+	if product <= 2*calls.MaxExact {
+		return min(ceilDiv(parts*to, from), calls.MaxExact)
 	}
-	return int64(min(math.Ceil(float64(product/float64(from))*(1+1./(1<<50))), maxExact))
+	return int64(min(math.Ceil(float64(product/float64(from))*(1+1./(1<<50))), calls.MaxExact))
 }
 
 // A gcra is the state of a GCRA, a TokenBucket or, with a debt, a DebtBucket.
@@ -85,11 +80,11 @@ type gcra struct {
 	debt    int64
 	given   int64 // µs of what flowed out that were given back
 	changed int64 // since when the backlog has its pace, if it had another before, or the clock was put back
-	epoch   epoch
+	epoch   calls.Epoch
 }
 
 // see is backlog.see for the call of that id. It returns what is ahead in the parts of this limiter.
-func (s *gcra) see(now int64, id epoch) (ahead int64, back bool) {
+func (s *gcra) see(now int64, id calls.Epoch) (ahead int64, back bool) {
 	back = s.backlog.see(now)
 	switch ahead = restated(s.ahead, s.cost, s.its.cost); {
 	case back || s.its != s.pace: // what has come in for a grant can no longer be told
@@ -106,40 +101,40 @@ func (s *gcra) until(most int64) int64 {
 	return max(1, ceilDiv(s.ahead-its, s.its.flow))
 }
 
-func (s *gcra) settle(now int64, id epoch, x *settlement) {
+func (s *gcra) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next := *s
 	ahead, _ := next.see(now, id)
-	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), maxExact)
+	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), calls.MaxExact)
 	next.put(ahead)
 	*s = next
 }
 
-func (s *gcra) markOf(earliest, n int64) mark {
+func (s *gcra) MarkOf(earliest, n int64) calls.Mark {
 	if s.its != s.pace || s.changed > earliest {
-		return mark{}
+		return calls.Mark{}
 	}
-	return mark{epoch: s.epoch, from: earliest, owed: n * s.cost, given: s.given}
+	return calls.Mark{Epoch: s.epoch, From: earliest, Owed: n * s.cost, Given: s.given}
 }
 
-func (s *gcra) take(q demand, id epoch) decision {
+func (s *gcra) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	next := *s
-	ahead, back := next.see(q.now, id)
+	ahead, back := next.see(q.Now, id)
 	// It holds in addition what comes in within a microsecond, which would otherwise be lost when a wait is rounded up.
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead
+	need, room := q.N*s.cost, s.full+s.flow-1-ahead
 	least := max(0, need-s.debt) // a call may go into debt only while nothing is owed
-	d := decision{granted: least <= room}
-	if !d.granted {
-		d.wait = next.until(s.full + s.flow - 1 - least)
-	} else if q.spend {
+	d := calls.Decision{Granted: least <= room}
+	if !d.Granted {
+		d.Wait = next.until(s.full + s.flow - 1 - least)
+	} else if q.Spend {
 		ahead, room = ahead+need, room-need
 		next.put(ahead)
-		q.marks(mark{epoch: next.epoch, from: q.now, owed: ahead, given: next.given})
+		q.Marks(calls.Mark{Epoch: next.epoch, From: q.Now, Owed: ahead, Given: next.given})
 	}
 	if room >= 0 {
-		d.remaining = (min(room, s.full) + s.debt) / s.cost
+		d.Remaining = (min(room, s.full) + s.debt) / s.cost
 	}
-	d.reset = next.reset()
-	if q.spend && (d.granted || back) {
+	d.Reset = next.reset()
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // ErrCannotSettle is returned by AllowGrant and WaitGrant of a limiter whose grants cannot be settled, before anything is
@@ -25,82 +25,36 @@ var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be sett
 // safe for concurrent use. A Grant that is never settled stays what was granted.
 type Grant struct {
 	limiter    grantor
-	label      func() string
 	permits    int64
-	settlement settlement
+	settlement calls.Settlement
 	settled    retry.Settlement // to what was used
 }
 
 type grantor interface {
-	settle(context.Context, *settlement) error
+	label() string
+	settle(context.Context, *calls.Settlement) error
 }
 
-func newGrant(l grantor, label func() string, n int64, m mark) *Grant {
-	return &Grant{limiter: l, label: label, permits: n, settlement: settlement{permits: n, mark: m}}
+func newGrant(l grantor, n int64, m calls.Mark) *Grant {
+	return &Grant{limiter: l, permits: n, settlement: calls.Settlement{Permits: n, Mark: m}}
 }
 
 // grant returns the Grant of n permits that a call was granted with that result.
-func (s *Shared) grant(n int64, r ratelimiter.Result, m *mark) *Grant {
+func (s *Shared) grant(n int64, r ratelimiter.Result, m *calls.Mark) *Grant {
 	if r.Degraded {
-		return newGrant(ofPolicy{}, s.label, n, mark{})
+		return newGrant(ofPolicy{s}, n, calls.Mark{})
 	}
-	return newGrant(s, s.label, n, *m)
+	return newGrant(s, n, *m)
 }
 
 // An ofPolicy is the grantor of what an outage policy has granted, of which the limiter knows nothing.
-type ofPolicy struct{}
+type ofPolicy struct{ *Shared }
 
-func (ofPolicy) settle(context.Context, *settlement) error { return nil }
+func (ofPolicy) settle(context.Context, *calls.Settlement) error { return nil }
 
-// A mark tells what a limiter was right after a grant, so that it can be told later how much of the grant has come back by
-// itself. Each algorithm has its own of the numbers, and 0 for the others.
-type mark struct {
-	epoch epoch    // in which it was granted; none if it can give nothing back
-	taken int64    // the instant of the grant
-	from  int64    // the instant from which on permits have come in for it, or at which its window began
-	owed  int64    // what the bucket lacked
-	given int64    // what had been given back to the bucket
-	by    *setting // by which it was granted, if that changes
-}
-
-// of reports whether the state of the epoch e still has the grant in it.
-func (m *mark) of(e epoch) bool { return m.epoch == e && e != epoch{} }
-
-// A settlement is a change of a grant.
-type settlement struct {
-	by      int64 // permits to take, or to give back if it is negative
-	permits int64 // of the grant
-	mark    mark
-
-	// Only the flight of the settlement uses these.
-	done  bool   // it was made, though its caller may have left
-	id    string // of a call that may have run, and was first sent at begun
-	begun time.Time
-}
-
-// String returns the argument of the script for s.
-func (s *settlement) String() string {
-	m, text := &s.mark, strconv.AppendInt([]byte("="), s.by, 10)
-	for _, n := range []int64{s.permits, m.taken, m.from, m.owed, m.given} {
-		text = strconv.AppendInt(append(text, ' '), n, 10)
-	}
-	return string(text) + "@" + m.epoch.String()
-}
-
-// A settler is the state of a limiter whose grants can be settled.
-type settler interface {
-	state
-	// settle takes the permits of a settlement, whatever is left, or gives back those that have not come back by themselves. It
-	// is a call of that id.
-	settle(now int64, id epoch, x *settlement)
-	// markOf returns the mark of a grant of n permits at an instant that is not known, but not before earliest, after
-	// which the state is s. It has too little come back rather than too much.
-	markOf(earliest, n int64) mark
-}
-
-func checkSettles(a Algorithm) error {
-	if _, ok := a.idle().(settler); !ok {
-		return fmt.Errorf("%w: %T", ErrCannotSettle, a)
+func checkSettles(n *calls.Setting) error {
+	if !n.Settles() {
+		return fmt.Errorf("%w: %T", ErrCannotSettle, n.Algorithm)
 	}
 	return nil
 }
@@ -111,13 +65,11 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimit
 	if err := s.unusable(); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	if err := checkSettles(s.config.now().algorithm); err != nil {
+	if err := checkSettles(s.config.Now()); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	var m mark
-	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
-		return s.ask(ctx, demand{n: n, spend: true, mark: &m})
-	})
+	var m calls.Mark
+	r, err = s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, Mark: &m})
 	if err != nil || !r.Granted {
 		return nil, r, err
 	}
@@ -129,11 +81,11 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 	if err := s.unusable(); err != nil {
 		return nil, err
 	}
-	if err := checkSettles(s.config.now().algorithm); err != nil {
+	if err := checkSettles(s.config.Now()); err != nil {
 		return nil, err
 	}
-	var m mark
-	r, err := s.waitFor(ctx, n, math.MaxInt64, &m)
+	var m calls.Mark
+	r, err := s.calls.WaitFor(ctx, n, math.MaxInt64, &m)
 	if err != nil {
 		return nil, err
 	}
@@ -145,15 +97,15 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimite
 	if !l.made() {
 		return nil, ratelimiter.Result{}, errNotLocal
 	}
-	if err := checkSettles(l.algorithm); err != nil {
+	if err := checkSettles(l.setting); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	var m mark
-	d, err := l.decide(ctx, demand{n: n, spend: true, mark: &m})
-	if err != nil || !d.granted {
-		return nil, d.result(), err
+	var m calls.Mark
+	d, err := l.decide(ctx, calls.Demand{N: n, Spend: true, Mark: &m})
+	if err != nil || !d.Granted {
+		return nil, d.Result(), err
 	}
-	return newGrant(l, l.label, n, m), d.result(), nil
+	return newGrant(l, n, m), d.Result(), nil
 }
 
 // WaitGrant is as that of a [Shared].
@@ -184,21 +136,13 @@ func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (r
 	return l.Allow(ctx, n)
 }
 
-func (l *Local) label() string { return signature(l.algorithm) }
+func (l *Local) label() string { return signature(l.setting) }
 
-func (l *Local) settle(_ context.Context, s *settlement) error {
+func (l *Local) settle(_ context.Context, s *calls.Settlement) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.state.(settler).settle(l.nowLocked(), l.idLocked(), s)
+	l.state.(calls.Settler).Settle(l.nowLocked(), l.idLocked(), s)
 	return nil
-}
-
-func (s *Shared) settle(ctx context.Context, x *settlement) error {
-	if x.by < 0 && x.mark.by != nil && x.mark.by != s.config.now() {
-		return nil // its mark is in the parts and the windows of other parameters
-	}
-	_, err := s.batch(ctx, demand{spend: true, settlement: x})
-	return err
 }
 
 // Permits returns how many permits were granted, 0 if g is nil.
@@ -234,20 +178,20 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // tell; see [Shared]. A call with another number returns ErrSettled.
 func (g *Grant) Settle(ctx context.Context, actual int64) error {
 	if g == nil || g.limiter == nil {
-		return invalid("the Grant is not one that AllowGrant or WaitGrant returned")
+		return calls.Invalid("the Grant is not one that AllowGrant or WaitGrant returned")
 	}
-	if err := contextError(ctx); err != nil {
+	if err := calls.ContextError(ctx); err != nil {
 		return err
 	}
-	if actual < 0 || actual > maxPermits {
-		return invalid("settled %d permits of %s, which is not in 0..%d", actual, g.label(), int64(maxPermits))
+	if actual < 0 || actual > calls.MaxPermits {
+		return calls.Invalid("settled %d permits of %s, which is not in 0..%d", actual, g.limiter.label(), int64(calls.MaxPermits))
 	}
 	first, ok := g.settled.Begin(actual)
 	if !ok {
 		return ratelimiter.ErrSettled
 	}
 	if first { // a call that its caller has left may still read it
-		g.settlement.by = actual - g.permits
+		g.settlement.By = actual - g.permits
 	}
 	var err error
 	if actual != g.permits {

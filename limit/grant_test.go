@@ -13,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -109,14 +110,14 @@ func TestWhatCannotBeSettled(t *testing.T) {
 		for kind, a := range every() {
 			local := redistest.Must(NewLocal(a))(t)
 			for _, l := range []granter{shared(t, rdb, a), local} {
-				if kind == "sliding log" || a.reserves() {
+				if kind == "sliding log" || a.model().Reserves {
 					_, _, err := l.AllowGrant(ctx, 1)
 					require.ErrorIs(t, err, ErrCannotSettle, kind)
 					_, err = l.WaitGrant(ctx, 1)
 					require.ErrorIs(t, err, ErrCannotSettle, kind)
 					continue
 				}
-				g, _, err := l.AllowGrant(ctx, a.largest()+1)
+				g, _, err := l.AllowGrant(ctx, a.model().Largest+1)
 				require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
 				require.ErrorIs(t, g.Cancel(ctx), ratelimiter.ErrInvalidArgument, "nil")
 				require.ErrorIs(t, new(Grant).Cancel(ctx), ratelimiter.ErrInvalidArgument)
@@ -125,7 +126,7 @@ func TestWhatCannotBeSettled(t *testing.T) {
 				require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 				g = grantOf(t, l, 2)
 				sent := s.sent
-				for _, actual := range []int64{-1, maxPermits + 1} {
+				for _, actual := range []int64{-1, calls.MaxPermits + 1} {
 					require.ErrorIs(t, g.Settle(ctx, actual), ratelimiter.ErrInvalidArgument)
 				}
 				gone, cancel := context.WithCancel(ctx)
@@ -260,7 +261,7 @@ func TestSettleThatArrivesLate(t *testing.T) {
 // TestGrantWhoseReplyWasLost checks that such a grant can be settled, too, and gives back no more than it took.
 func TestGrantWhoseReplyWasLost(t *testing.T) {
 	for kind, a := range every() {
-		if checkSettles(a) != nil {
+		if checkSettles(newSetting(a)) != nil {
 			continue
 		}
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

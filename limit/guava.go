@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // Guava counts in doubles and truncates each wait to whole µs. This is the same arithmetic, operation by
@@ -27,9 +29,13 @@ type guava struct {
 	slope     float64 // µs by which each permit above the threshold takes longer
 }
 
-// parameters returns what the script of both takes.
-func (g guava) parameters() []any {
-	return []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}
+// model returns the model of both.
+func (g guava) model() calls.Model {
+	return calls.Model{
+		Script: smoothScript, Parameters: []any{g.stable, g.most, g.coolDown, g.threshold, g.below, g.slope}, Largest: g.largest(), Reserves: true,
+		Idle:   func() calls.State { return &guavaState{guava: g, stored: g.most} },
+		Stored: g.text,
+	}
 }
 
 // carries reports whether the fraction of a µs is carried over to the next call instead of truncated.
@@ -47,22 +53,19 @@ func (g guava) whole(us float64) float64 {
 // scripts have the same number.
 const leastStable = 10
 
-// longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
-const longest = 365 * 24 * time.Hour
-
 // checkGuava returns an error that names the field that is out of its range: PermitsPerSecond, or the one of d.
 func checkGuava(permitsPerSecond float64, field string, d time.Duration) error {
-	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > longest.Seconds()*1e6 || permitsPerSecond > maxPermits {
-		return invalid("PermitsPerSecond %v is not between one a year and %d", permitsPerSecond, int64(maxPermits))
+	if !(permitsPerSecond > 0) || 1e6/permitsPerSecond > calls.Longest.Seconds()*1e6 || permitsPerSecond > calls.MaxPermits {
+		return calls.Invalid("PermitsPerSecond %v is not between one a year and %d", permitsPerSecond, int64(calls.MaxPermits))
 	}
-	if d <= 0 || d%time.Microsecond != 0 || d > longest {
-		return invalid("%s %v is not a positive number of microseconds of at most a year", field, d)
+	if d <= 0 || d%time.Microsecond != 0 || d > calls.Longest {
+		return calls.Invalid("%s %v is not a positive number of microseconds of at most a year", field, d)
 	}
 	return nil
 }
 
 // largest returns the most permits that one call can ask for: the wait of the next is still exact.
-func (g guava) largest() int64 { return int64(min(maxPermits, maxExact/4/g.stable)) }
+func (g guava) largest() int64 { return int64(min(calls.MaxPermits, calls.MaxExact/4/g.stable)) }
 
 // bound returns the most permits in w µs: the stored ones that cost no time, what the rate brings, and the n of
 // the last call. By truncation each permit may come up to lost µs early; where the fraction is carried over,
@@ -78,10 +81,8 @@ func (g guava) bound(w, n int64, stored, lost float64) int64 {
 	return saturated(most + 1e-6) // more than the rounding of the doubles
 }
 
-func (g guava) idle() *guavaState { return &guavaState{guava: g, stored: g.most} }
-
 // text returns the state that a reply describes: the permits, two instants and the fraction.
-func (g guava) text(text string) (state, bool) {
+func (g guava) text(text string) (calls.State, bool) {
 	words := strings.Split(text, " ")
 	if len(words) != 4 {
 		return nil, false
@@ -101,32 +102,32 @@ type guavaState struct {
 	part     float64 // the fraction of a µs that belongs to next
 }
 
-func (s *guavaState) take(q demand, _ epoch) decision {
-	next, back := *s, q.now < s.at
+func (s *guavaState) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
+	next, back := *s, q.Now < s.at
 	if back {
-		next.next -= s.at - q.now // the clock was put back; what is owed stays the same
+		next.next -= s.at - q.Now // the clock was put back; what is owed stays the same
 	}
-	next.at = q.now
-	if q.now > next.next {
-		next.stored = min(s.most, next.stored+(float64(q.now-next.next)-next.part)/s.coolDown)
-		next.next, next.part = q.now, 0
+	next.at = q.Now
+	if q.Now > next.next {
+		next.stored = min(s.most, next.stored+(float64(q.Now-next.next)-next.part)/s.coolDown)
+		next.next, next.part = q.Now, 0
 	}
-	turn := next.next - q.now
-	d := decision{granted: turn <= q.atMost, wait: turn}
-	if !d.granted {
-		d.wait = turn - q.atMost
-	} else if q.spend {
-		spent := min(float64(q.n), next.stored)
-		us := next.part + s.storedWait(next.stored, spent) + s.whole(float64((float64(q.n)-spent)*s.stable))
+	turn := next.next - q.Now
+	d := calls.Decision{Granted: turn <= q.AtMost, Wait: turn}
+	if !d.Granted {
+		d.Wait = turn - q.AtMost
+	} else if q.Spend {
+		spent := min(float64(q.N), next.stored)
+		us := next.part + s.storedWait(next.stored, spent) + s.whole(float64((float64(q.N)-spent)*s.stable))
 		next.next += int64(us)
 		next.part = us - math.Trunc(us)
 		next.stored -= spent
 	}
-	if next.next-q.now <= q.atMost {
-		d.remaining = s.largest() // the call after it waits for them
+	if next.next-q.Now <= q.AtMost {
+		d.Remaining = s.largest() // the call after it waits for them
 	}
-	d.reset = next.next - q.now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
-	if q.spend && (d.granted || back) {
+	d.Reset = next.next - q.Now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/recent"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // For returns the limiter of one key, such as a user, an address or a tenant. Each key has its own
@@ -44,61 +45,49 @@ func (s *Shared) With(a Algorithm) *Shared {
 	}
 	n, err := s.config.cache.setting(s.config, a)
 	if err != nil {
-		return &Shared{config: s.config, key: s.key, keys: s.keys, slot: s.slot, err: err}
+		return &Shared{config: s.config, calls: s.calls, key: s.key, err: err}
 	}
 	return s.config.cache.get(s.config, s.key, n)
-}
-
-// now returns the setting by which the requests of s are decided, as far as is known.
-func (s *Shared) now() *setting {
-	if s.own != nil {
-		return s.own
-	}
-	return s.config.now()
 }
 
 // A handleKey is what a handle is of.
 type handleKey struct {
 	key string
-	own *setting
+	own *calls.Setting
 }
 
 // handles has the handles that were asked for recently, and the settings of With.
 type handles struct {
 	handles  recent.Cache[handleKey, *Shared]
-	settings recent.Cache[GCRA, *setting]
+	settings recent.Cache[GCRA, *calls.Setting]
 }
 
 // get returns the handle of a key and a setting of With, which may be nil.
-func (c *handles) get(of *config, key string, own *setting) *Shared {
+func (c *handles) get(of *config, key string, own *calls.Setting) *Shared {
 	if s, ok := c.handles.Get(handleKey{key, own}); ok {
 		return s
 	}
-	s := of.handle(strings.Clone(key), own)
-	if len(s.keys[0]) > longestKnown {
+	key = strings.Clone(key)
+	s := &Shared{config: of, key: key, own: own}
+	if own == nil {
+		s.calls = of.Of(key)
+	} else {
+		s.calls = of.With(key, own, stateName(gcraScript)+":each", signature(own))
+	}
+	if !s.calls.Remembered() {
 		return s
 	}
-	return c.handles.Add(handleKey{s.key, own}, s)
-}
-
-// handle returns a new handle.
-func (c *config) handle(key string, own *setting) *Shared {
-	if own == nil {
-		keys := c.redisKeys(key)
-		return &Shared{config: c, key: key, keys: keys, slot: keys[0]}
-	}
-	keys := redisKeys(c.name, key, stateName(gcraScript)+":each", 1)
-	return &Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature(own.algorithm), own: own}
+	return c.handles.Add(handleKey{key, own}, s)
 }
 
 // setting returns the setting of a for With.
-func (c *handles) setting(of *config, a Algorithm) (*setting, error) {
+func (c *handles) setting(of *config, a Algorithm) (*calls.Setting, error) {
 	g, ok := asGCRA(pointee(a))
-	if _, also := asGCRA(of.now().algorithm); !ok || !also {
-		return nil, invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", of.name, of.now().algorithm, a)
+	if _, also := asGCRA(of.Now().Algorithm.(Algorithm)); !ok || !also {
+		return nil, calls.Invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", of.Name, of.Now().Algorithm, a)
 	}
 	if of.fleet != nil {
-		return nil, invalid("With: WithFleetParameters sets the parameters of all keys of %q", of.name)
+		return nil, calls.Invalid("With: WithFleetParameters sets the parameters of all keys of %q", of.Name)
 	}
 	if n, ok := c.settings.Get(g); ok {
 		return n, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func TestForAllocatesNothing(t *testing.T) {
 	defer rdb.Close()
 	a := GCRA{Rate: per1(10), Burst: 20}
 	l := redistest.Must(NewShared(rdb, "x", a))(t)
-	require.Equal(t, "limit2:x:{user}:"+signature(a), l.For("user").Keys()[0])
+	require.Equal(t, "limit2:x:{user}:"+signatureOf(a), l.For("user").Keys()[0])
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.For("user") }))
 	require.Same(t, l.For("user"), l.For("us"+string([]byte("er"))))
 	tenant := l.For("user").With(a)
@@ -143,30 +144,30 @@ func TestAllowAtMostAgrees(t *testing.T) {
 		for round := range 40 {
 			a := []Algorithm{GCRA{per1(7), 9}, IntervalBucket{per1(7), 9}, FixedWindow{per1(9)}, SlidingLog{per1(9)}, SlidingCounter{per1(9)}}[round%5]
 			now := time.Now()
-			s := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t).For(fmt.Sprint(round))
-			local := a.idle()
+			s := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t).For(fmt.Sprint(round))
+			local := a.model().Idle()
 			for range 25 {
 				now = now.Add(time.Duration(random.Int64N(700_000)) * time.Microsecond)
 				n := 1 + random.Int64N(12)
 				var want int64
-				if d := local.take(demand{now: now.UnixMicro(), n: 1}, epoch{}); d.granted {
-					want = min(n, d.remaining)
-					local.take(demand{now: now.UnixMicro(), n: want, spend: true}, epoch{})
+				if d := local.Take(calls.Demand{Now: now.UnixMicro(), N: 1}, calls.Epoch{}); d.Granted {
+					want = min(n, d.Remaining)
+					local.Take(calls.Demand{Now: now.UnixMicro(), N: want, Spend: true}, calls.Epoch{})
 				}
 				got, r, err := s.AllowAtMost(t.Context(), n)
 				require.NoError(t, err)
 				require.Equal(t, want, got, "%T", a)
-				require.Equal(t, local.take(demand{now: now.UnixMicro(), n: 1}, epoch{}).remaining, r.Available, "%T", a)
+				require.Equal(t, local.Take(calls.Demand{Now: now.UnixMicro(), N: 1}, calls.Epoch{}).Remaining, r.Available, "%T", a)
 			}
 			// Several that go as one call take no more together than there is.
 			now = now.Add(time.Hour)
 			outcomes, taken := make([]int64, 6), int64(0)
-			list := make([]demand, 6)
+			list := make([]calls.Demand, 6)
 			for i := range list {
-				list[i] = demand{n: 4, spend: true, taken: &outcomes[i]}
+				list[i] = calls.Demand{N: 4, Spend: true, Taken: &outcomes[i]}
 			}
-			for _, o := range s.batchAll(t.Context(), list) {
-				require.NoError(t, o.err)
+			for _, o := range s.calls.BatchAll(t.Context(), list) {
+				require.NoError(t, o.Err)
 			}
 			for _, n := range outcomes {
 				taken += n

@@ -23,7 +23,7 @@ var hostileNumbers = []string{"-9223372036854775808", "9223372036854775807", "90
 // ErrMalformed.
 func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string) {
 	t.Helper()
-	ctx, a := t.Context(), l.config.now().algorithm
+	ctx, a := t.Context(), l.Algorithm()
 	granted := int64(0)
 	calls := 300
 	if redistest.Lane() == "miniredis" {
@@ -44,7 +44,7 @@ func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string)
 			granted++
 		}
 		require.GreaterOrEqual(t, r.Wait, time.Duration(0), state)
-		require.LessOrEqual(t, r.Available, max(a.largest(), 0), state)
+		require.LessOrEqual(t, r.Available, max(a.model().Largest, 0), state)
 	}
 	require.LessOrEqual(t, granted, a.bound(time.Microsecond, 1), "%s: granted at one instant", state)
 	for range 20 {
@@ -66,7 +66,7 @@ func TestHostileState(t *testing.T) {
 		}
 		now := time.UnixMicro(1_790_000_000_000_000)
 		fresh := func() *Shared {
-			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
+			l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 			require.True(t, redistest.Must(l.Allow(ctx, 1))(t).Granted)
 			return l
 		}
@@ -91,7 +91,7 @@ func TestHostileState(t *testing.T) {
 						}
 					}
 					state := strings.Join(hostile, " ")
-					require.NoError(t, rdb.Set(ctx, l.keys[0], state, 0).Err())
+					require.NoError(t, rdb.Set(ctx, l.Keys()[0], state, 0).Err())
 					callWithHostileState(t, l, &now, fmt.Sprintf("%s with %q", kind, state))
 				}
 			}
@@ -99,7 +99,7 @@ func TestHostileState(t *testing.T) {
 		// Nor does what is remembered of calls.
 		for _, rest := range []string{"@", "@nan@1", "@" + strings.Repeat("x", 9000), ";", ";;;", ";-,", ";-,x", ";x,1,;y", ";" + strings.Repeat("x", 8) + "999999,", "," + strings.Repeat(";-,1", 9000), "; ;,,,;"} {
 			l := fresh()
-			require.NoError(t, rdb.Append(ctx, l.keys[0], rest).Err())
+			require.NoError(t, rdb.Append(ctx, l.Keys()[0], rest).Err())
 			callWithHostileState(t, l, &now, fmt.Sprintf("%s with %.20q", kind, rest))
 		}
 	}
@@ -118,7 +118,7 @@ func TestHostileLog(t *testing.T) {
 			member("9007199254740993", 7), member(100, 1), member(100, 95), member("1e300", 1), "", "x", ":", "0000000000000005", "5:5"} {
 			for _, ahead := range []time.Duration{-time.Millisecond, 0, time.Hour, 1000 * time.Hour} {
 				for _, grants := range []int{0, 3} {
-					l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
+					l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 					for range grants {
 						require.True(t, redistest.Must(l.Allow(ctx, 2))(t).Granted)
 						now = now.Add(time.Microsecond)
@@ -127,7 +127,7 @@ func TestHostileLog(t *testing.T) {
 					if s == 0 {
 						s = float64(now.Add(ahead).UnixMicro())
 					}
-					require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: s, Member: m}).Err())
+					require.NoError(t, rdb.ZAdd(ctx, l.Keys()[0], redis.Z{Score: s, Member: m}).Err())
 					callWithHostileState(t, l, &now, fmt.Sprintf("%q at %v, after %d grants", m, s, grants))
 				}
 			}

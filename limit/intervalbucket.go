@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // An IntervalBucket is a token bucket that is refilled in steps: it gets Rate.Permits at the end of each
@@ -30,8 +30,6 @@ func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), microsOf(a.Rate), a.Burst, min(a.Rate.Permits, a.Burst))
 }
 
-func (a IntervalBucket) largest() int64 { return a.Burst }
-
 func (a IntervalBucket) check() error {
 	if err := checkRate(a.Rate); err != nil {
 		return err
@@ -39,28 +37,25 @@ func (a IntervalBucket) check() error {
 	if err := checkCount("Burst", a.Burst); err != nil {
 		return err
 	}
-	if ceilDiv(a.Burst, a.Rate.Permits) > maxExact/microsOf(a.Rate) {
-		return invalid("Burst %d takes more than 142 years to fill at %d/%v", a.Burst, a.Rate.Permits, a.Rate.Interval)
+	if ceilDiv(a.Burst, a.Rate.Permits) > calls.MaxExact/microsOf(a.Rate) {
+		return calls.Invalid("Burst %d takes more than 142 years to fill at %d/%v", a.Burst, a.Rate.Permits, a.Rate.Interval)
 	}
 	return nil
 }
-func (a IntervalBucket) script() *dispatch.Script { return intervalBucketScript }
-func (a IntervalBucket) parameters() []any {
-	return []any{a.Rate.Permits, microsOf(a.Rate), a.Burst}
-}
-func (a IntervalBucket) reserves() bool { return false }
-func (a IntervalBucket) idle() state {
-	return a.unused()
-}
-func (a IntervalBucket) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 6)
-	s := a.unused()
-	s.begun, s.lack, s.base, s.given, s.its, s.epoch = v[0], v[1], min(v[2], v[1]), v[3], steps{v[4], v[5]}, e
-	return s, ok && s.its.permits > 0 && s.its.interval > 0
-}
-func (a IntervalBucket) unused() *intervalBucket {
+
+func (a IntervalBucket) model() calls.Model {
 	own := steps{a.Rate.Permits, microsOf(a.Rate)}
-	return &intervalBucket{steps: own, its: own, capacity: a.Burst}
+	idle := intervalBucket{steps: own, its: own, capacity: a.Burst}
+	return calls.Model{
+		Script: intervalBucketScript, Parameters: []any{own.permits, own.interval, a.Burst}, Largest: a.Burst,
+		Idle: func() calls.State { s := idle; return &s },
+		Stored: func(text string) (calls.State, bool) {
+			v, e, ok := numbers(text, 6)
+			s := idle
+			s.begun, s.lack, s.base, s.given, s.its, s.epoch = v[0], v[1], min(v[2], v[1]), v[3], steps{v[4], v[5]}, e
+			return &s, ok && s.its.permits > 0 && s.its.interval > 0
+		},
+	}
 }
 
 // steps are the permits that come in at the end of each interval.
@@ -73,11 +68,11 @@ type intervalBucket struct {
 	base        int64 // how many of those that lack were taken no later than at begun
 	given       int64 // how many were given back
 	its         steps // in which those that lack come in: those of the last grant
-	epoch       epoch
+	epoch       calls.Epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the interval begins again.
-func (s intervalBucket) seen(now int64, id epoch) (next intervalBucket, back bool) {
+func (s intervalBucket) seen(now int64, id calls.Epoch) (next intervalBucket, back bool) {
 	if back = now < s.begun; back {
 		s.begun, s.base, s.given, s.epoch = now, s.lack, 0, id
 	}
@@ -91,7 +86,7 @@ func (s intervalBucket) seen(now int64, id epoch) (next intervalBucket, back boo
 }
 
 // own makes the steps those of this limiter, for the call of that id. An interval of them begins with its first grant.
-func (s *intervalBucket) own(now int64, id epoch) {
+func (s *intervalBucket) own(now int64, id calls.Epoch) {
 	if s.its != s.steps {
 		s.begun, s.base, s.given, s.its, s.epoch = now, s.lack, 0, s.steps, id
 	}
@@ -110,12 +105,12 @@ func (s *intervalBucket) spend(now, n int64) {
 //
 // An interval must end no earlier than an interval after the first grant for which it brings permits. So when all that lacked at its
 // beginning has been given back, it begins now.
-func (s *intervalBucket) giveBack(now, n int64, x *settlement) {
-	m := &x.mark
-	left := m.owed - min(s.given-m.given, m.owed-x.permits) - times(max(0, now-m.from)/s.interval, s.permits)
+func (s *intervalBucket) giveBack(now, n int64, x *calls.Settlement) {
+	m := &x.Mark
+	left := m.Owed - min(s.given-m.Given, m.Owed-x.Permits) - times(max(0, now-m.From)/s.interval, s.permits)
 	n = max(0, min(n, left, s.lack))
 	s.lack, s.given = s.lack-n, s.given+n
-	if m.taken <= s.begun {
+	if m.Taken <= s.begun {
 		s.base -= n
 	}
 	if s.base <= 0 {
@@ -125,44 +120,44 @@ func (s *intervalBucket) giveBack(now, n int64, x *settlement) {
 
 // most returns how many may lack, so that the bucket fills in time.
 func (s *intervalBucket) most() int64 {
-	return min(s.capacity+maxPermits, times(maxExact/s.interval, s.permits))
+	return min(s.capacity+calls.MaxPermits, times(calls.MaxExact/s.interval, s.permits))
 }
 
-func (s *intervalBucket) settle(now int64, id epoch, x *settlement) {
+func (s *intervalBucket) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next, _ := s.seen(now, id)
 	next.own(now, id)
 	switch {
-	case x.by > 0:
-		next.spend(now, x.by)
-	case x.mark.of(next.epoch):
-		next.giveBack(now, -x.by, x)
+	case x.By > 0:
+		next.spend(now, x.By)
+	case x.Mark.Of(next.epoch):
+		next.giveBack(now, -x.By, x)
 	}
 	next.lack = min(next.lack, next.most())
 	*s = next
 }
 
-func (s *intervalBucket) markOf(earliest, n int64) mark {
+func (s *intervalBucket) MarkOf(earliest, n int64) calls.Mark {
 	if s.begun > earliest || s.its != s.steps {
-		return mark{}
+		return calls.Mark{}
 	}
-	return mark{epoch: s.epoch, taken: earliest, from: s.begun, owed: n, given: s.given}
+	return calls.Mark{Epoch: s.epoch, Taken: earliest, From: s.begun, Owed: n, Given: s.given}
 }
 
-func (s *intervalBucket) take(q demand, id epoch) decision {
-	next, back := s.seen(q.now, id)
-	d := decision{granted: next.lack+q.n <= s.capacity}
-	if !d.granted {
-		d.wait = next.until(s.capacity-q.n) - q.now
-	} else if q.spend {
-		next.own(q.now, id)
-		next.spend(q.now, q.n)
-		q.marks(mark{epoch: next.epoch, taken: q.now, from: next.begun, owed: next.lack, given: next.given})
+func (s *intervalBucket) Take(q calls.Demand, id calls.Epoch) calls.Decision {
+	next, back := s.seen(q.Now, id)
+	d := calls.Decision{Granted: next.lack+q.N <= s.capacity}
+	if !d.Granted {
+		d.Wait = next.until(s.capacity-q.N) - q.Now
+	} else if q.Spend {
+		next.own(q.Now, id)
+		next.spend(q.Now, q.N)
+		q.Marks(calls.Mark{Epoch: next.epoch, Taken: q.Now, From: next.begun, Owed: next.lack, Given: next.given})
 	}
-	d.remaining = max(0, s.capacity-next.lack)
+	d.Remaining = max(0, s.capacity-next.lack)
 	if next.lack > 0 {
-		d.reset = next.until(0) - q.now
+		d.Reset = next.until(0) - q.Now
 	}
-	if q.spend && (d.granted || back) {
+	if q.Spend && (d.Granted || back) {
 		*s = next
 	}
 	return d

@@ -16,6 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -28,8 +29,8 @@ func TestCallsInAJoint(t *testing.T) {
 		ctx, name := t.Context(), redistest.Key(t)
 		require.NoError(t, rdb.RPush(ctx, name, "neither a string nor a sorted set").Err())
 		for kind, a := range every() {
-			s, now, draw := a.script(), time.UnixMilli(1_700_000_000_000), proptest.Rand(t)
-			c := &config{clock: func() time.Time { return now }}
+			s, now, draw := a.model().Script, time.UnixMilli(1_700_000_000_000), proptest.Rand(t)
+			c := &calls.Limiter{Clock: func() time.Time { return now }}
 			of := func(keys string) (list []string) {
 				for i := range s.Keys {
 					list = append(list, fmt.Sprintf("{%s}:%s:%s:%d", name, kind, keys, i))
@@ -40,11 +41,11 @@ func TestCallsInAJoint(t *testing.T) {
 			for i := range 100 {
 				now = now.Add(time.Duration(draw.IntN(400)) * time.Millisecond)
 				requests := fmt.Sprint(1 + draw.IntN(3))
-				if a.reserves() {
+				if a.model().Reserves {
 					requests += fmt.Sprintf(":1:%d", draw.IntN(2_000_000))
 				}
-				since := []int64{first, first, first, unknown, now.UnixMicro() - 1000}[draw.IntN(5)]
-				cmd := redistest.Must(c.command(newSetting(a), of("alone"), requests, fmt.Sprintf(";abcdefgh%06d", i), since))(t)
+				since := []int64{calls.First, calls.First, calls.First, calls.Unknown, now.UnixMicro() - 1000}[draw.IntN(5)]
+				cmd := redistest.Must(c.Command(newSetting(a), of("alone"), requests, fmt.Sprintf(";abcdefgh%06d", i), since))(t)
 				args := cmd[3+s.Keys:]
 				want := redistest.Must(rdb.Eval(ctx, s.Src, of("alone"), args...).Slice())(t)
 				raw := redistest.Must(rdb.Eval(ctx, dispatch.Joint(s.Src, s.Keys, s.Args, len(args)), slices.Concat(wrong, of("joint"), wrong),

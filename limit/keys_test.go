@@ -9,6 +9,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/ops/rights"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -22,12 +23,12 @@ func TestKeys(t *testing.T) {
 				if kind == "token bucket" {
 					continue // it is the gcra
 				}
-				keys := redisKeys(name, key, signature(a), a.script().Keys)
-				require.Len(t, keys, a.script().Keys)
+				keys := calls.RedisKeys(name, key, signatureOf(a), a.model().Script.Keys)
+				require.Len(t, keys, a.model().Script.Keys)
 				require.Equal(t, redistest.HashTag(keys[0]), redistest.HashTag(keys[len(keys)-1]))
 				require.NotEqual(t, keys[0], redistest.HashTag(keys[0]), "%q %q has no tag", name, key)
 				for _, k := range keys {
-					who := name + "\x00" + key + "\x00" + signature(a) + "\x00" + k[len(k)-3:]
+					who := name + "\x00" + key + "\x00" + signatureOf(a) + "\x00" + k[len(k)-3:]
 					require.Empty(t, seen[k], "%q is of two limiters", k)
 					seen[k] = who
 				}
@@ -35,16 +36,16 @@ func TestKeys(t *testing.T) {
 		}
 	}
 	a := GCRA{per(10, time.Second), 20}
-	require.Equal(t, signature(a), signature(TokenBucket(a)))
-	require.NotEqual(t, signature(a), signature(DebtBucket{a.Rate, a.Burst, 1}))
-	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, redisKeys("api", "", signature(a), 1))
+	require.Equal(t, signatureOf(a), signatureOf(TokenBucket(a)))
+	require.NotEqual(t, signatureOf(a), signatureOf(DebtBucket{a.Rate, a.Burst, 1}))
+	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, calls.RedisKeys("api", "", signatureOf(a), 1))
 	require.Equal(t, []string{"limit2:{api}:sliding_log2:1:1000000", "limit2:{api}:sliding_log2:1:1000000:grants"},
-		redisKeys("api", "", signature(SlidingLog{per(1, time.Second)}), 2))
+		calls.RedisKeys("api", "", signatureOf(SlidingLog{per(1, time.Second)}), 2))
 	l := redistest.Must(NewShared(&redis.Client{}, "api", a))(t)
-	require.Equal(t, redisKeys("api", "v", signature(a), 1), l.For("u").For("v").Keys())
-	require.Equal(t, redisKeys("api", "", signature(a), 1), l.For("u").For("").Keys())
-	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", redisKeys("api", "user 42", signature(a), 1)[0])
-	require.Equal(t, redistest.HashTag(redisKeys("api", "u", "x", 1)[0]), redistest.HashTag(redisKeys("other", "u", "y", 1)[0]),
+	require.Equal(t, calls.RedisKeys("api", "v", signatureOf(a), 1), l.For("u").For("v").Keys())
+	require.Equal(t, calls.RedisKeys("api", "", signatureOf(a), 1), l.For("u").For("").Keys())
+	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", calls.RedisKeys("api", "user 42", signatureOf(a), 1)[0])
+	require.Equal(t, redistest.HashTag(calls.RedisKeys("api", "u", "x", 1)[0]), redistest.HashTag(calls.RedisKeys("other", "u", "y", 1)[0]),
 		"all limiters of a key share its slot")
 }
 
@@ -92,7 +93,7 @@ func TestServersThatAllowLittle(t *testing.T) {
 			require.NoError(t, err, kind)
 		}
 		require.NoError(t, l.Reset(ctx), kind)
-		scripts.WriteString(a.script().Src)
+		scripts.WriteString(a.model().Script.Src)
 	}
 	require.GreaterOrEqual(t, calls.Load(), int64(2*len(every())))
 	require.Empty(t, redistest.Must(admin.Do(ctx, "ACL", "LOG").Slice())(t))

@@ -12,6 +12,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +23,7 @@ func TestCachedRejections(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		h := &holder{}
 		l := shared(t, rdb, TokenBucket{per(4, time.Second), 8})
-		require.NoError(t, rdb.ScriptLoad(t.Context(), l.config.now().algorithm.script().Src).Err())
+		require.NoError(t, rdb.ScriptLoad(t.Context(), l.calls.Limiter().Now().Script.Src).Err())
 		rdb.AddHook(h)
 		ms := time.Millisecond
 		allow := func(n int64, want ratelimiter.Result, scripts int) {
@@ -48,7 +49,7 @@ func TestCachedRejections(t *testing.T) {
 
 		// In a minute it asks sixty times, whatever the number of calls.
 		daily := twin(t, l, rdb).For("daily")
-		daily.config.current.Store(newSetting(FixedWindow{per(1, 24*time.Hour)}))
+		daily.config.Current.Store(newSetting(FixedWindow{per(1, 24*time.Hour)}))
 		require.NoError(t, rdb.ScriptLoad(t.Context(), fixedWindowScript.Src).Err())
 		h.scripts = nil
 		for range 6000 {
@@ -73,10 +74,10 @@ func TestWithoutCachedRejections(t *testing.T) {
 }
 
 // clone returns a copy of a state that has no slices.
-func clone(s state) state {
+func clone(s calls.State) calls.State {
 	v := reflect.New(reflect.TypeOf(s).Elem())
 	v.Elem().Set(reflect.ValueOf(s).Elem())
-	return v.Interface().(state)
+	return v.Interface().(calls.State)
 }
 
 // seenAt returns what the script says about a log.
@@ -100,7 +101,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 			random := proptest.Rand(t)
 			now := int64(1_790_000_000_000_000)
 			untrue := now // until when rejections may be untrue
-			truth := a.idle()
+			truth := a.model().Idle()
 			clock := func() time.Time { return time.UnixMicro(now) }
 			var processes [3]*Shared
 			for i := range processes {
@@ -108,33 +109,33 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 				processes[i] = l
 			}
 			known, asked, wrong := 0, 0, 0
-			calls := 30_000
+			steps := 30_000
 			if redistest.UnderRace {
-				calls = 10_000
+				steps = 10_000
 			}
-			for range calls {
+			for range steps {
 				now += random.Int64N(20_000)
 				switch random.IntN(2000) {
 				case 0:
-					truth, untrue = a.idle(), now+knownFor.Microseconds()
+					truth, untrue = a.model().Idle(), now+calls.KnownFor.Microseconds()
 				case 1:
 					now += random.Int64N(5_000_000)
 				}
 				l := processes[random.IntN(len(processes))]
-				q := demand{now: now, n: 1 + random.Int64N(min(5, a.largest())), spend: random.IntN(8) > 0}
-				if a.reserves() && q.spend {
-					q.atMost = random.Int64N(500_000)
+				q := calls.Demand{Now: now, N: 1 + random.Int64N(min(5, a.model().Largest)), Spend: random.IntN(8) > 0}
+				if a.model().Reserves && q.Spend {
+					q.AtMost = random.Int64N(500_000)
 				}
 				dry := q
-				dry.spend = false
-				want := truth.take(dry, epoch{})
-				if r, _, ok := l.config.rejected(l.keys[0], q); ok {
+				dry.Spend = false
+				want := truth.Take(dry, calls.Epoch{})
+				if r, _, ok := l.calls.Limiter().Rejected(l.Keys()[0], q); ok {
 					known++
 					switch {
-					case !want.granted && now >= untrue:
-						require.LessOrEqual(t, r.Wait, micros(want.wait), "%+v", q)
-						require.LessOrEqual(t, want.remaining, r.Available, "%+v", q)
-					case want.granted && now < untrue:
+					case !want.Granted && now >= untrue:
+						require.LessOrEqual(t, r.Wait, micros(want.Wait), "%+v", q)
+						require.LessOrEqual(t, want.Remaining, r.Available, "%+v", q)
+					case want.Granted && now < untrue:
 						wrong++
 					default:
 						require.Less(t, now, untrue, "Redis would have granted %+v", q)
@@ -143,18 +144,18 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &request{demand: q, setting: l.config.now(), slot: l.slot, result: truth.take(q, epoch{}).result()}
-				f := &flight{runs: []run{{n: q.n, atMost: q.atMost, spend: q.spend, calls: []*request{call}}}, requests: 1}
-				seen := state(nil)
+				call := &calls.Request{Demand: q, Setting: l.calls.Limiter().Now(), Slot: l.Keys()[0], Result: truth.Take(q, calls.Epoch{}).Result()}
+				f := &calls.Flight{Runs: []calls.Run{{N: q.N, AtMost: q.AtMost, Spend: q.Spend, Calls: []*calls.Request{call}}}, Requests: 1}
+				seen := calls.State(nil)
 				if log, ok := truth.(*slidingLog); ok {
 					seen = seenAt(log, now)
 				} else {
 					seen = clone(truth)
 				}
-				l.config.known.learn(l, f, !call.result.Granted, rejection{state: seen, now: now, sent: time.Now()})
+				l.calls.Limiter().Known.Learn(&l.calls, f, !call.Result.Granted, calls.Rejection{State: seen, Now: now, Sent: time.Now()})
 			}
-			require.Greater(t, known, calls/10)
-			require.Greater(t, asked, calls/100)
+			require.Greater(t, known, steps/10)
+			require.Greater(t, asked, steps/100)
 			t.Logf("%d known, %d asked, %d rejected within a second after the key was deleted", known, asked, wrong)
 		})
 	}
@@ -164,13 +165,13 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 func TestCachedRejectionsAreBounded(t *testing.T) {
 	redistest.NoServer(t)
 	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
-	f := &flight{runs: []run{{n: 1, spend: true, calls: []*request{{demand: demand{n: 1, spend: true}, setting: l.config.now()}}}}, requests: 1}
-	state := l.config.now().algorithm.idle()
-	state.take(demand{now: 1_790_000_000_000_000, n: 1, spend: true}, epoch{})
+	f := &calls.Flight{Runs: []calls.Run{{N: 1, Spend: true, Calls: []*calls.Request{{Demand: calls.Demand{N: 1, Spend: true}, Setting: l.calls.Limiter().Now()}}}}, Requests: 1}
+	state := l.calls.Limiter().Now().Idle()
+	state.Take(calls.Demand{Now: 1_790_000_000_000_000, N: 1, Spend: true}, calls.Epoch{})
 	forge := func(key string) *Shared {
 		s := l.For(key)
-		f.runs[0].calls[0].slot = s.slot
-		s.config.known.learn(s, f, true, rejection{state: state, now: 1_790_000_000_000_000, sent: time.Now()})
+		f.Runs[0].Calls[0].Slot = s.Keys()[0]
+		s.calls.Limiter().Known.Learn(&s.calls, f, true, calls.Rejection{State: state, Now: 1_790_000_000_000_000, Sent: time.Now()})
 		return s
 	}
 	keys := 100_000
@@ -179,17 +180,17 @@ func TestCachedRejectionsAreBounded(t *testing.T) {
 	}
 	for i := range keys {
 		s := forge(fmt.Sprint(i))
-		if _, _, ok := s.config.rejected(s.keys[0], demand{n: 1}); i%1000 == 0 {
+		if _, _, ok := s.calls.Limiter().Rejected(s.Keys()[0], calls.Demand{N: 1}); i%1000 == 0 {
 			require.True(t, ok, "the latest is known")
 		}
 	}
 	count := 0
-	l.config.known.slots.Range(func(any, any) bool { count++; return true })
-	require.LessOrEqual(t, count, mostKnown)
-	require.LessOrEqual(t, len(l.config.known.ring), mostKnown)
-	require.LessOrEqual(t, cap(l.config.known.ring), 2*mostKnown)
+	l.calls.Limiter().Known.Slots.Range(func(any, any) bool { count++; return true })
+	require.LessOrEqual(t, count, calls.MostKnown)
+	require.LessOrEqual(t, len(l.calls.Limiter().Known.Ring), calls.MostKnown)
+	require.LessOrEqual(t, cap(l.calls.Limiter().Known.Ring), 2*calls.MostKnown)
 
 	long := forge(strings.Repeat("x", 1000))
-	_, _, ok := long.config.rejected(long.keys[0], demand{n: 1})
+	_, _, ok := long.calls.Limiter().Rejected(long.Keys()[0], calls.Demand{N: 1})
 	require.False(t, ok)
 }

@@ -118,7 +118,7 @@ func TestBoundHoldsWhateverIsSettled(t *testing.T) {
 		t.Run("shared "+kind, func(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				var back time.Duration
-				clock := func(c *config) { c.clock = func() time.Time { return time.Now().Add(-back) } }
+				clock := func(c *config) { c.Clock = func() time.Time { return time.Now().Add(-back) } }
 				l := redistest.Must(NewShared(rdb, redistest.Key(t), a, clock, WithoutCachedRejections()))(t)
 				settleAtRandom(t, a, l, redistest.Cases(3000, 100_000), func(how int) {
 					switch {
@@ -152,7 +152,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			}
 			sum += g.count
 			w := now.Sub(g.at) + time.Microsecond
-			require.LessOrEqual(t, sum, a.bound(w, min(3, a.largest())), "in %v", w)
+			require.LessOrEqual(t, sum, a.bound(w, min(3, a.model().Largest)), "in %v", w)
 		}
 	}
 	for range steps {
@@ -182,7 +182,7 @@ func settleAtRandom(t *testing.T, a Algorithm, l granter, steps int, upset func(
 			require.NoError(t, g.Settle(t.Context(), actual))
 			g.count = min(g.count, actual)
 		default:
-			n := 1 + random.Int64N(min(3, a.largest()))
+			n := 1 + random.Int64N(min(3, a.model().Largest))
 			g, r, err := l.AllowGrant(t.Context(), n)
 			require.NoError(t, err)
 			if r.Granted {

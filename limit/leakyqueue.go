@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A LeakyQueue is the leaky bucket as a queue: calls are granted at an even rate, in the order in which they
@@ -37,46 +37,49 @@ func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(min(n, a.Capacity), window.Microseconds())
 }
 
-func (a LeakyQueue) largest() int64 { return a.Capacity }
+func (a LeakyQueue) check() error { return checkPace(a.Rate, "Capacity", a.Capacity) }
 
-func (a LeakyQueue) check() error             { return checkPace(a.Rate, "Capacity", a.Capacity) }
-func (a LeakyQueue) script() *dispatch.Script { return leakyQueueScript }
-func (a LeakyQueue) parameters() []any        { return a.pace().parameters(a.Capacity) }
-func (a LeakyQueue) reserves() bool           { return true }
-func (a LeakyQueue) idle() state              { return &leakyQueue{newBacklog(a.pace(), a.Capacity)} }
-func (a LeakyQueue) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 3)
-	s := newBacklog(a.pace(), a.Capacity)
-	s.at, s.ahead, s.its.flow = v[0], v[1], v[2]
-	return &leakyQueue{s}, ok && s.its.flow > 0
+func (a LeakyQueue) model() calls.Model {
+	idle := newBacklog(a.pace(), a.Capacity)
+	return calls.Model{
+		Script: leakyQueueScript, Parameters: idle.parameters(a.Capacity), Largest: a.Capacity, Reserves: true,
+		Idle: func() calls.State { return &leakyQueue{idle} },
+		Stored: func(text string) (calls.State, bool) {
+			v, _, ok := numbers(text, 3)
+			s := idle
+			s.at, s.ahead, s.its.flow = v[0], v[1], v[2]
+			return &leakyQueue{s}, ok && s.its.flow > 0
+		},
+	}
 }
+
 func (a LeakyQueue) pace() pace { return onlyPace(paceOf(a.Rate, a.Capacity)) }
 
 type leakyQueue struct{ backlog }
 
-func (s *leakyQueue) take(q demand, _ epoch) decision {
+func (s *leakyQueue) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 	next := s.backlog
-	back := next.see(q.now)
+	back := next.see(q.Now)
 	ahead := restated(next.ahead, s.flow, next.its.flow) // all has flowed out at the same instant
-	need, room := q.n*s.cost, s.full+s.flow-1-ahead      // as in gcra.take
+	need, room := q.N*s.cost, s.full+s.flow-1-ahead      // as in gcra.take
 	// Less than a microsecond is no wait: callers, who wait for whole ones, would lose the rest each time.
 	turn := ahead / s.flow
-	d := decision{granted: need <= room && turn <= q.atMost, wait: turn}
-	if !d.granted {
+	d := calls.Decision{Granted: need <= room && turn <= q.AtMost, Wait: turn}
+	if !d.Granted {
 		// Until there is room, and until the turn is near enough.
-		d.wait = turn - q.atMost
+		d.Wait = turn - q.AtMost
 		if need > room {
-			d.wait = max(d.wait, ceilDiv(need-room, s.flow))
+			d.Wait = max(d.Wait, ceilDiv(need-room, s.flow))
 		}
-	} else if q.spend {
+	} else if q.Spend {
 		ahead, room = ahead+need, room-need
 		next.put(ahead)
 	}
-	if ahead/s.flow <= q.atMost {
-		d.remaining = min(max(0, room), s.full) / s.cost
+	if ahead/s.flow <= q.AtMost {
+		d.Remaining = min(max(0, room), s.full) / s.cost
 	}
-	d.reset = next.reset()
-	if q.spend && (d.granted || back) {
+	d.Reset = next.reset()
+	if q.Spend && (d.Granted || back) {
 		s.backlog = next
 	}
 	return d

@@ -4,11 +4,10 @@ package limit
 
 import (
 	"context"
-	"fmt"
-	"math"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A Limiter grants or rejects permits without waiting: a [Local], a [Shared], or a ratelimiter.RateLimiter, which Java
@@ -35,15 +34,8 @@ type reserver interface {
 	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
 }
 
-// maxPermits is the most that one call can ask for, as with a RRateLimiter.
-const maxPermits = math.MaxUint32
-
-// maxExact bounds the numbers that Go and Lua count with. Lua's are exact up to 2^53, so that the sum of two
-// of them still is.
-const maxExact = 1 << 52
-
 // longestInterval keeps an instant that is two intervals ahead exact in Lua.
-const longestInterval = 50 * longest
+const longestInterval = 50 * calls.Longest
 
 // checkRate returns an error that names the field of r that no algorithm can apply.
 func checkRate(r ratelimiter.Rate) error {
@@ -51,19 +43,19 @@ func checkRate(r ratelimiter.Rate) error {
 		return err
 	}
 	if r.Interval < time.Microsecond || r.Interval%time.Microsecond != 0 {
-		return invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
+		return calls.Invalid("Rate.Interval %v is not a positive number of microseconds", r.Interval)
 	}
 	if r.Interval > longestInterval {
-		return invalid("Rate.Interval %v is more than 50 years", r.Interval)
+		return calls.Invalid("Rate.Interval %v is more than 50 years", r.Interval)
 	}
 	if r.Type != ratelimiter.Overall {
-		return invalid("Rate.Type is %v, which only a RateLimiter can apply; for permits of each client, use For with its name as the key", r.Type)
+		return calls.Invalid("Rate.Type is %v, which only a RateLimiter can apply; for permits of each client, use For with its name as the key", r.Type)
 	}
 	if r.KeepAlive != 0 {
-		return invalid("Rate.KeepAlive is %v, which only a RateLimiter can apply; the keys of this limiter expire by themselves", r.KeepAlive)
+		return calls.Invalid("Rate.KeepAlive is %v, which only a RateLimiter can apply; the keys of this limiter expire by themselves", r.KeepAlive)
 	}
 	if r.MinGap != 0 {
-		return invalid("Rate.MinGap is %v, which only a RateLimiter can apply; for an even flow, use a LeakyQueue", r.MinGap)
+		return calls.Invalid("Rate.MinGap is %v, which only a RateLimiter can apply; for an even flow, use a LeakyQueue", r.MinGap)
 	}
 	return nil
 }
@@ -73,8 +65,8 @@ func microsOf(r ratelimiter.Rate) int64 { return r.Interval.Microseconds() }
 
 // checkCount returns an error that names the field if its number of permits is none that a limiter can hold.
 func checkCount(field string, permits int64) error {
-	if permits < 1 || permits > maxPermits {
-		return invalid("%s %d is not in 1..%d", field, permits, int64(maxPermits))
+	if permits < 1 || permits > calls.MaxPermits {
+		return calls.Invalid("%s %d is not in 1..%d", field, permits, int64(calls.MaxPermits))
 	}
 	return nil
 }
@@ -88,21 +80,7 @@ func checkPace(r ratelimiter.Rate, field string, permits int64) error {
 		return err
 	}
 	if _, ok := paceOf(r, permits); !ok {
-		return invalid("%s %d is too large to be counted exactly at %d/%v; take a smaller one", field, permits, r.Permits, r.Interval)
+		return calls.Invalid("%s %d is too large to be counted exactly at %d/%v; take a smaller one", field, permits, r.Permits, r.Interval)
 	}
 	return nil
 }
-
-// contextError returns the error of ctx, or that of a context that is nil.
-func contextError(ctx context.Context) error {
-	if ctx == nil {
-		return invalid("the context is nil")
-	}
-	return ctx.Err()
-}
-
-func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ratelimiter.ErrInvalidArgument, fmt.Sprintf(format, args...))
-}
-
-func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A Local is a limiter for one process. It limits the calls of its own methods only; processes that keep a
@@ -19,14 +20,14 @@ import (
 // value is not usable; call [NewLocal]. A call of a Local that NewLocal did not return, or of nil, returns
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use. It must not be copied.
 type Local struct {
-	algorithm Algorithm
-	began     time.Time
+	setting *calls.Setting
+	began   time.Time
 
 	waits chan struct{} // has an element while a caller is the first of those that wait for their turns
 
 	mu    sync.Mutex
 	calls uint64
-	state state
+	state calls.State
 }
 
 // NewLocal returns a new limiter. It returns ratelimiter.ErrInvalidArgument if a is nil, a pointer that is nil, or has a parameter
@@ -36,17 +37,17 @@ func NewLocal(a Algorithm) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Local{algorithm: a, began: time.Now(), waits: make(chan struct{}, 1)}
+	l := &Local{setting: newSetting(a), began: time.Now(), waits: make(chan struct{}, 1)}
 	l.state = l.begunLocked()
 	return l, nil
 }
 
 // begunLocked returns the state of a limiter that begins now.
-func (l *Local) begunLocked() state {
-	if m, ok := l.algorithm.(interface{ initial(now int64) state }); ok {
+func (l *Local) begunLocked() calls.State {
+	if m, ok := l.setting.Algorithm.(interface{ initial(now int64) calls.State }); ok {
 		return m.initial(l.nowLocked())
 	}
-	return l.algorithm.idle()
+	return l.setting.Idle()
 }
 
 // Algorithm returns the algorithm of the limiter: a value, also if NewLocal got a pointer to it.
@@ -54,28 +55,30 @@ func (l *Local) Algorithm() Algorithm {
 	if !l.made() {
 		return nil
 	}
-	return l.algorithm
+	return l.setting.Algorithm.(Algorithm)
 }
 
 // made reports whether NewLocal returned l.
-func (l *Local) made() bool { return l != nil && l.algorithm != nil }
+func (l *Local) made() bool { return l != nil && l.setting != nil }
+
+func (l *Local) reserves() bool { return l.made() && l.setting.Reserves }
 
 // errNotLocal is the error of a Local that is nil or the zero value.
-var errNotLocal = invalid("the Local is not one that NewLocal returned")
+var errNotLocal = calls.Invalid("the Local is not one that NewLocal returned")
 
 // Allow implements [Limiter].
 func (l *Local) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	return l.ask(ctx, demand{n: n, spend: true})
+	return l.ask(ctx, calls.Demand{N: n, Spend: true})
 }
 
 // Peek implements [Limiter].
 func (l *Local) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	return l.ask(ctx, demand{n: n})
+	return l.ask(ctx, calls.Demand{N: n})
 }
 
 // Reserve is like [Shared.Reserve].
 func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
-	return l.ask(ctx, demand{n: n, atMost: atMostMicros(atMost), spend: true})
+	return l.ask(ctx, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
 }
 
 // AllowAtMost is as that of a [Shared].
@@ -83,44 +86,44 @@ func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r rate
 	if !l.made() {
 		return 0, ratelimiter.Result{}, errNotLocal
 	}
-	if err := checkParts(l.algorithm); err != nil {
+	if err := checkParts(l.setting); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	r, err = l.ask(ctx, demand{n: n, spend: true, taken: &permits})
+	r, err = l.ask(ctx, calls.Demand{N: n, Spend: true, Taken: &permits})
 	return permits, r, err
 }
 
-func (l *Local) ask(ctx context.Context, q demand) (ratelimiter.Result, error) {
+func (l *Local) ask(ctx context.Context, q calls.Demand) (ratelimiter.Result, error) {
 	d, err := l.decide(ctx, q)
-	return d.result(), err
+	return d.Result(), err
 }
 
-func (l *Local) decide(ctx context.Context, q demand) (decision, error) {
+func (l *Local) decide(ctx context.Context, q calls.Demand) (calls.Decision, error) {
 	if !l.made() {
-		return decision{}, errNotLocal
+		return calls.Decision{}, errNotLocal
 	}
-	if err := contextError(ctx); err != nil {
-		return decision{}, err
+	if err := calls.ContextError(ctx); err != nil {
+		return calls.Decision{}, err
 	}
-	if err := q.check(l.algorithm); err != nil {
-		return decision{}, err
+	if err := q.Check(&l.setting.Model); err != nil {
+		return calls.Decision{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	q.now = l.nowLocked()
-	if q.taken != nil {
-		d := l.state.take(demand{now: q.now, n: 1}, epoch{})
-		if !d.granted {
+	q.Now = l.nowLocked()
+	if q.Taken != nil {
+		d := l.state.Take(calls.Demand{Now: q.Now, N: 1}, calls.Epoch{})
+		if !d.Granted {
 			return d, nil
 		}
-		q.n = min(q.n, d.remaining)
-		*q.taken = q.n
+		q.N = min(q.N, d.Remaining)
+		*q.Taken = q.N
 	}
-	return l.state.take(q, l.idLocked()), nil
+	return l.state.Take(q, l.idLocked()), nil
 }
 
 // idLocked returns the id of a call.
-func (l *Local) idLocked() (id epoch) {
+func (l *Local) idLocked() (id calls.Epoch) {
 	l.calls++
 	binary.BigEndian.PutUint64(id[:], l.calls)
 	return id
@@ -130,7 +133,7 @@ func (l *Local) idLocked() (id epoch) {
 // next. It reports false with the outcome of a wait that has ended, or whose turn would come too late.
 func (l *Local) queue(ctx context.Context, n int64, timeout time.Duration) (first, byContext bool, err error) {
 	var late <-chan time.Time
-	left, byContext := timeLeft(ctx, timeout)
+	left, byContext := calls.TimeLeft(ctx, timeout)
 	if r, err := l.Peek(ctx, n); err != nil || max(0, left) < r.Wait {
 		return false, byContext, err
 	}
@@ -160,7 +163,14 @@ func (l *Local) next() { <-l.waits }
 // nowLocked returns the time by the monotonic clock. Under the lock no call sees an earlier instant than the last.
 func (l *Local) nowLocked() int64 { return l.began.UnixMicro() + time.Since(l.began).Microseconds() }
 
-// atMostMicros returns how long a caller would wait, in µs.
-func atMostMicros(d time.Duration) int64 { return min(max(d, 0), longest).Microseconds() }
+// Reset makes the limiter as if it had never been used.
+func (l *Local) Reset() {
+	if !l.made() {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.state = l.begunLocked()
+}
 
 var _ reserver = (*Local)(nil)

@@ -52,7 +52,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 	process, direct, proxy := lossy(t)
 	const processes, callers, calls, most = 4, 8, 30, 20
 	for kind, a := range roomy(1_000_000) {
-		if a.reserves() {
+		if a.model().Reserves {
 			continue
 		}
 		name := redistest.Key(t)
@@ -64,7 +64,7 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 				all.Go(func() {
 					for range calls {
 						n := 1 + rand.Int64N(most)
-						if checkSettles(a) != nil {
+						if checkSettles(newSetting(a)) != nil {
 							r, err := l.Allow(context.Background(), n)
 							switch {
 							case err == nil && r.Granted:
@@ -100,11 +100,11 @@ func TestRepliesLostOnARealServer(t *testing.T) {
 			}
 		}
 		all.Wait()
-		spent := a.largest() - redistest.Must(redistest.Must(NewShared(direct, name, a))(t).Peek(t.Context(), 1))(t).Available
+		spent := a.model().Largest - redistest.Must(redistest.Must(NewShared(direct, name, a))(t).Peek(t.Context(), 1))(t).Available
 		t.Logf("%s: %d spent, %d certainly, %d perhaps; %d replies lost so far", kind, spent, least.Load(), unknown.Load(), proxy.Counts().LostReplies)
 		// What a lost reply was granted is given back but for what may have come in meanwhile: less than a permit here.
 		most := least.Load() + unknown.Load()
-		if checkSettles(a) == nil {
+		if checkSettles(newSetting(a)) == nil {
 			most += processes * callers * calls
 		}
 		require.GreaterOrEqual(t, spent, least.Load(), kind)
@@ -123,7 +123,7 @@ func TestRepliesLostInFlights(t *testing.T) {
 	const keys, burst = 200, 100_000
 	a := GCRA{per(1, time.Hour), burst}
 	all := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithSeparateCalls()))(t) // in a joint they share the reply, too: see TestReplyThatEndsEarly
-	plain := redistest.Must(NewShared(server.Client(t), all.config.name, a))(t)
+	plain := redistest.Must(NewShared(server.Client(t), all.config.Name, a))(t)
 	var scripts, lost atomic.Int64
 	proxy.Judge(func(words []string) (f redistest.Fault) {
 		if strings.HasPrefix(words[0], "eval") && scripts.Add(1)%200 == 0 {

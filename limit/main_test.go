@@ -34,7 +34,11 @@ func every() map[string]Algorithm {
 }
 
 // WithClock makes the limiter use the clock now.
-func WithClock(now func() time.Time) Option { return func(c *config) { c.clock = now } }
+func WithClock(now func() time.Time) Option { return func(c *config) { c.Clock = now } }
 
 // EveryAlgorithm is each algorithm, with parameters that do not divide.
 var EveryAlgorithm = every
+
+func signatureOf(a Algorithm) string { return signature(newSetting(a)) }
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

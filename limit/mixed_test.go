@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +22,7 @@ func ofOneState(t testing.TB, rdb redis.UniversalClient, clock func() time.Time,
 	t.Helper()
 	name := redistest.Key(t)
 	for _, a := range list {
-		l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), func(c *config) { c.clock = clock }))(t)
+		l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), func(c *config) { c.Clock = clock }))(t)
 		l.config.fleet.began, l.config.fleet.due = true, time.Now().Add(1000*time.Hour)
 		limiters = append(limiters, l)
 	}
@@ -170,7 +171,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					}
 					l := limiters[random.IntN(len(limiters))]
 					a := l.Algorithm()
-					n := min(1+random.Int64N(3), a.largest())
+					n := min(1+random.Int64N(3), a.model().Largest)
 					if i := len(window) - 1 - random.IntN(4); i >= 0 && window[i].grant != nil && random.IntN(4) == 0 {
 						g := window[i]
 						actual := max(0, random.Int64N(n+2)-2)
@@ -181,33 +182,33 @@ func TestParametersMeetOnOneState(t *testing.T) {
 						g.n, g.grant = min(g.n, actual), nil
 						continue
 					}
-					q := demand{now: now.UnixMicro(), n: n, spend: random.IntN(6) > 0}
-					if a.reserves() && random.IntN(2) == 0 {
-						q.atMost = random.Int64N(40)
+					q := calls.Demand{Now: now.UnixMicro(), N: n, Spend: random.IntN(6) > 0}
+					if a.model().Reserves && random.IntN(2) == 0 {
+						q.AtMost = random.Int64N(40)
 					}
 					before := text(t, rdb, l)
-					var m mark
-					q.mark = &m
-					r, err := l.ask(ctx, q)
+					var m calls.Mark
+					q.Mark = &m
+					r, err := l.calls.Ask(ctx, q)
 					require.NoError(t, err, what)
 					if kind != "sliding log" {
-						st, ok := a.stored(before)
+						st, ok := a.model().Stored(before)
 						if before == "" {
-							st, ok = a.idle(), true
+							st, ok = a.model().Idle(), true
 						}
 						require.True(t, ok, "%q of %s", before, what)
-						q.mark = nil
-						require.Equal(t, st.take(q, l.lastEpoch()).result(), r, "%q read by %+v", before, a)
+						q.Mark = nil
+						require.Equal(t, st.Take(q, l.lastEpoch()).Result(), r, "%q read by %+v", before, a)
 					}
 					require.GreaterOrEqual(t, r.Wait, time.Duration(0), what)
-					if !r.Granted || !q.spend {
+					if !r.Granted || !q.Spend {
 						require.False(t, !r.Granted && r.Wait == 0, "%+v: %s", r, what)
 						continue
 					}
 					g := &granted{at: clock + r.Wait.Microseconds(), n: n}
-					if checkSettles(a) == nil {
-						m.by = l.config.now()
-						g.grant = newGrant(l, l.label, n, m)
+					if checkSettles(newSetting(a)) == nil {
+						m.By = l.calls.Limiter().Now()
+						g.grant = newGrant(l, n, m)
 					}
 					window = append(window, g)
 					if len(window) > 1 && g.at < window[len(window)-2].at { // a turn of a queue whose clock was put back
@@ -228,10 +229,10 @@ func TestParametersMeetOnOneState(t *testing.T) {
 // text returns the state that Redis has stored of l.
 func text(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
-	if len(l.keys) == 2 {
+	if len(l.Keys()) == 2 {
 		return ""
 	}
-	value, err := rdb.Get(t.Context(), l.keys[0]).Result()
+	value, err := rdb.Get(t.Context(), l.Keys()[0]).Result()
 	if err != redis.Nil {
 		require.NoError(t, err)
 	}

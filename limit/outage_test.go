@@ -16,6 +16,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -134,7 +135,7 @@ func TestOutagePolicies(t *testing.T) {
 						}
 						kinds, e := c.told()
 						require.Equal(t, []ratelimiter.EventKind{ratelimiter.OutageBegan}, kinds)
-						require.Equal(t, l.config.name, e.Limiter)
+						require.Equal(t, l.config.Name, e.Limiter)
 
 						granted, asked, before := int64(0), time.Now(), c.sent.Load()
 						for range 200 {
@@ -187,7 +188,7 @@ func TestAllowAtMostInAnOutage(t *testing.T) {
 // TestLocalQuotaIsTaken checks that what a local quota granted is taken from the limiter when Redis is back, once.
 func TestLocalQuotaIsTaken(t *testing.T) {
 	for kind, a := range roomy(100) {
-		if a.reserves() {
+		if a.model().Reserves {
 			continue
 		}
 		t.Run(kind, func(t *testing.T) {
@@ -323,7 +324,7 @@ func TestOutageLeavesErrorsAlone(t *testing.T) {
 func TestGrantOfAPolicy(t *testing.T) {
 	for name, p := range map[string]ratelimiter.OutagePolicy{"open": ratelimiter.FailOpen(), "quota": tenOf(1)} {
 		for kind, a := range every() {
-			if checkSettles(a) != nil {
+			if checkSettles(newSetting(a)) != nil {
 				continue
 			}
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
@@ -347,7 +348,7 @@ func TestGrantOfAPolicy(t *testing.T) {
 				require.NoError(t, now.Cancel(ctx), what)
 				require.ErrorIs(t, now.Cancel(ctx), ratelimiter.ErrSettled, what)
 				require.NoError(t, waited.Settle(ctx, 1), what)
-				require.NoError(t, more.Settle(ctx, maxPermits), what)
+				require.NoError(t, more.Settle(ctx, calls.MaxPermits), what)
 				require.Equal(t, sent, c.sent.Load(), "%s: nothing is asked of Redis", what)
 				c.mend()
 				for r.Degraded {

@@ -7,6 +7,7 @@ import (
 	"math/bits"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A pace is a rate in parts of a permit, so that all arithmetic is on whole numbers: flow parts come in each
@@ -25,7 +26,7 @@ func paceOf(r ratelimiter.Rate, permits int64) (pace, bool) {
 	if p.exact(permits) {
 		return p, true
 	}
-	p.flow, p.cost = nearestBelow(p.flow, p.cost, maxExact/(permits+ceilDiv(p.flow, p.cost)+1))
+	p.flow, p.cost = nearestBelow(p.flow, p.cost, calls.MaxExact/(permits+ceilDiv(p.flow, p.cost)+1))
 	return p, p.flow > 0 && p.exact(permits) && p.slack(r) <= maxSlack
 }
 
@@ -33,7 +34,7 @@ func paceOf(r ratelimiter.Rate, permits int64) (pace, bool) {
 func onlyPace(p pace, _ bool) pace { return p }
 
 // exact reports whether that many permits and what comes in within a microsecond are at most 2^52 parts.
-func (p pace) exact(permits int64) bool { return permits+(p.flow-1)/p.cost+1 <= maxExact/p.cost }
+func (p pace) exact(permits int64) bool { return permits+(p.flow-1)/p.cost+1 <= calls.MaxExact/p.cost }
 
 // slack returns by how much p, which is no faster, is slower than a rate, as a fraction of it.
 func (p pace) slack(r ratelimiter.Rate) float64 {
@@ -59,15 +60,15 @@ func (p pace) most(held, w int64) int64 {
 
 // parts returns the parts that a settlement takes, no more than 2^53, or gives back if it is negative. It raises what was
 // given back in the epoch.
-func (p pace) parts(now int64, x *settlement, given *int64, e *epoch, id epoch) int64 {
-	if x.by >= 0 {
-		return min(times(x.by, p.cost), 2*maxExact)
+func (p pace) parts(now int64, x *calls.Settlement, given *int64, e *calls.Epoch, id calls.Epoch) int64 {
+	if x.By >= 0 {
+		return min(times(x.By, p.cost), 2*calls.MaxExact)
 	}
-	if !x.mark.of(*e) {
+	if !x.Mark.Of(*e) {
 		return 0
 	}
 	parts := p.giveBack(now, x, *given)
-	if *given += ceilDiv(parts, p.flow); *given > maxExact {
+	if *given += ceilDiv(parts, p.flow); *given > calls.MaxExact {
 		*given, *e = 0, id
 	}
 	return -parts
@@ -83,10 +84,10 @@ func (p pace) parts(now int64, x *settlement, given *int64, e *epoch, id epoch) 
 // what is given back of grants before it. That is no more than those lacked, and no more than was given back since; how much of the
 // latter it was, nobody remembers. So the grant may be taken to be further ahead than it is, at most as far as if it were the
 // first, and then has less to give back.
-func (p pace) giveBack(now int64, x *settlement, given int64) int64 {
-	m := &x.mark
-	before := min(times(given-m.given, p.flow), m.owed-x.permits*p.cost)
-	return max(0, min(times(-x.by, p.cost), m.owed-before-times(max(0, now-m.from), p.flow)))
+func (p pace) giveBack(now int64, x *calls.Settlement, given int64) int64 {
+	m := &x.Mark
+	before := min(times(given-m.Given, p.flow), m.Owed-x.Permits*p.cost)
+	return max(0, min(times(-x.By, p.cost), m.Owed-before-times(max(0, now-m.From), p.flow)))
 }
 
 // parameters returns those of the scripts that count in parts: the flow, the cost, and the permits in parts.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 )
@@ -17,14 +18,14 @@ import (
 // Up to four million permits that come in within 140 years there always is one.
 func TestPace(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := per(rapid.Int64Range(1, maxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, longest.Microseconds()).Draw(rt, "interval")))
-		permits := rapid.Int64Range(1, maxPermits).Draw(rt, "held")
+		r := per(rapid.Int64Range(1, calls.MaxPermits).Draw(rt, "permits"), micros(rapid.Int64Range(1, calls.Longest.Microseconds()).Draw(rt, "interval")))
+		permits := rapid.Int64Range(1, calls.MaxPermits).Draw(rt, "held")
 		if rapid.Bool().Draw(rt, "few") {
-			permits = rapid.Int64Range(1, int64(min(maxPermits, 140*float64(r.Permits)*float64(longest.Microseconds())/float64(microsOf(r))+1))).Draw(rt, "fewer")
+			permits = rapid.Int64Range(1, int64(min(calls.MaxPermits, 140*float64(r.Permits)*float64(calls.Longest.Microseconds())/float64(microsOf(r))+1))).Draw(rt, "fewer")
 		}
 		p, ok := paceOf(r, permits)
 		if !ok {
-			years := float64(permits) * float64(microsOf(r)) / float64(r.Permits) / float64(longest.Microseconds())
+			years := float64(permits) * float64(microsOf(r)) / float64(r.Permits) / float64(calls.Longest.Microseconds())
 			require.True(rt, permits > 4_000_000 || years > 140, "%d at %v, %v years", permits, r, years)
 			return
 		}
@@ -34,8 +35,8 @@ func TestPace(t *testing.T) {
 		require.LessOrEqual(rt, slack, 1e-9, "%v of %v", p, r)
 		require.InDelta(rt, slack, p.slack(r), 1e-18)
 		sum := new(big.Int).Add(new(big.Int).Mul(big.NewInt(permits), big.NewInt(p.cost)), big.NewInt(p.flow))
-		require.LessOrEqual(rt, sum.Cmp(big.NewInt(maxExact)), 0)
-		if g := gcd(r.Permits, microsOf(r)); microsOf(r)/g <= maxExact/(permits+r.Permits/microsOf(r)+2) {
+		require.LessOrEqual(rt, sum.Cmp(big.NewInt(calls.MaxExact)), 0)
+		if g := gcd(r.Permits, microsOf(r)); microsOf(r)/g <= calls.MaxExact/(permits+r.Permits/microsOf(r)+2) {
 			require.Zero(rt, got.Cmp(rate), "%v could be exact", r)
 		}
 	})
@@ -47,10 +48,10 @@ func TestLargestCapacitiesAtLowRates(t *testing.T) {
 		a       func(capacity int64) Algorithm
 		largest int64
 	}{
-		{func(n int64) Algorithm { return TokenBucket{per(1, longest), n} }, 141},
-		{func(n int64) Algorithm { return LeakyQueue{per(1, longest), n} }, 141},
-		{func(n int64) Algorithm { return IntervalBucket{per(1, longest), n} }, 142},
-		{func(n int64) Algorithm { return GCRA{per(150, longest), n} }, 21420},
+		{func(n int64) Algorithm { return TokenBucket{per(1, calls.Longest), n} }, 141},
+		{func(n int64) Algorithm { return LeakyQueue{per(1, calls.Longest), n} }, 141},
+		{func(n int64) Algorithm { return IntervalBucket{per(1, calls.Longest), n} }, 142},
+		{func(n int64) Algorithm { return GCRA{per(150, calls.Longest), n} }, 21420},
 		{func(n int64) Algorithm { return GCRA{per(1, longestInterval), n} }, 1},
 	} {
 		require.NoError(t, c.a(c.largest).check())
@@ -94,14 +95,14 @@ func TestMulDiv(t *testing.T) {
 
 // The bound of a long window at a high rate is the largest int64, and not negative.
 func TestBoundsDoNotOverflow(t *testing.T) {
-	for kind, a := range atRate(per(maxPermits-1, time.Microsecond)) {
+	for kind, a := range atRate(per(calls.MaxPermits-1, time.Microsecond)) {
 		if kind == "smooth bursty" || kind == "smooth warming up" {
 			continue // 2^32-1 a second at most
 		}
 		require.EqualValues(t, math.MaxInt64, a.bound(math.MaxInt64, 1), kind)
 		require.Positive(t, a.bound(time.Hour, 1), kind)
 	}
-	for kind, a := range atRate(per(maxPermits-1, time.Second)) {
+	for kind, a := range atRate(per(calls.MaxPermits-1, time.Second)) {
 		require.Greater(t, a.bound(math.MaxInt64, 1), int64(1e18), kind)
 	}
 }

@@ -53,7 +53,7 @@ func TestQueueIsInOrder(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			h := &holder{}
 			l := shared(t, rdb, a)
-			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
 			rdb.AddHook(h)
 			const callers = 200
 			c := &crowd{t: t, begin: time.Now()}
@@ -80,7 +80,7 @@ func TestQueueIsInOrder(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(h.scripts), callers*12/10, kind)
 			synctest.Wait()
-			require.False(t, l.config.queues.busy(l.keys[0]), "nobody waits")
+			require.False(t, l.calls.Limiter().Queues.Busy(l.Keys()[0]), "nobody waits")
 			t.Logf("%s: %d calls for %d grants", kind, len(h.scripts), callers)
 		})
 	}
@@ -187,7 +187,7 @@ func TestLeavingAQueue(t *testing.T) {
 			require.Equal(t, max(3*second, time.Duration(i)*second), s.after, "three permits are there")
 		}
 		synctest.Wait()
-		require.False(t, l.config.queues.busy(l.keys[0]))
+		require.False(t, l.calls.Limiter().Queues.Busy(l.Keys()[0]))
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +30,7 @@ var ordinaryRates = []ratelimiter.Rate{
 	per(1<<32-2, 24*time.Hour),
 	per(1<<32-2, time.Second),
 	per(7, micros(3)),
-	per(1, 20*longest),
+	per(1, 20*calls.Longest),
 	per(19_999_999, 30*24*time.Hour),
 	per(999_999_000, 10*24*time.Hour),
 }
@@ -48,7 +49,7 @@ func atRate(r ratelimiter.Rate) map[string]Algorithm {
 		"gcra":            GCRA{r, r.Permits},
 		"leaky queue":     LeakyQueue{r, r.Permits},
 	}
-	if r.Interval <= longest {
+	if r.Interval <= calls.Longest {
 		all["smooth bursty"] = SmoothBursty{perSecond, r.Interval}
 		all["smooth warming up"] = SmoothWarmingUp{PermitsPerSecond: perSecond, Warmup: r.Interval}
 	}
@@ -62,17 +63,17 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 	for _, r := range ordinaryRates {
 		for kind, a := range atRate(r) {
 			for _, n := range []int64{1, max(1, r.Permits/100)} {
-				s, begin := a.idle(), int64(1_790_000_000_000_000)
+				s, begin := a.model().Idle(), int64(1_790_000_000_000_000)
 				now, granted := begin, int64(0)
 				for range 20_000 {
 					if now-begin > 4*longestInterval.Microseconds() {
 						break
 					}
-					d := s.take(demand{now: now, n: n, spend: true}, epoch{})
-					if d.granted {
+					d := s.Take(calls.Demand{Now: now, N: n, Spend: true}, calls.Epoch{})
+					if d.Granted {
 						granted += n
 					}
-					now += d.wait
+					now += d.Wait
 				}
 				passed := now - begin
 				require.LessOrEqual(t, granted, a.bound(micros(passed+1), n), "%s of %v by %d", kind, r, n)
@@ -100,7 +101,7 @@ func TestCounterIsExact(t *testing.T) {
 	random := proptest.Rand(t)
 	for range redistest.Cases(200, 5000) {
 		interval := longestInterval.Microseconds() - 2*random.Int64N(1_000_000) - 1
-		permits := maxPermits - random.Int64N(1000)
+		permits := calls.MaxPermits - random.Int64N(1000)
 		count := permits - random.Int64N(1_000_000)
 		inverse := new(big.Int).ModInverse(big.NewInt(count), big.NewInt(interval))
 		if inverse == nil {
@@ -112,14 +113,14 @@ func TestCounterIsExact(t *testing.T) {
 			start := int64(1_790_000_000_000_000)
 			now := start + interval - rest.Int64()
 			l, err := NewShared(rdb, redistest.Key(t), SlidingCounter{per(permits, micros(interval))},
-				func(c *config) { c.clock = func() time.Time { return time.UnixMicro(now) } })
+				func(c *config) { c.Clock = func() time.Time { return time.UnixMicro(now) } })
 			require.NoError(t, err)
-			require.NoError(t, rdb.Set(ctx, l.keys[0], fmt.Sprint(start, 0, count, interval), 0).Err())
+			require.NoError(t, rdb.Set(ctx, l.Keys()[0], fmt.Sprint(start, 0, count, interval), 0).Err())
 			local := &slidingCounter{permits: permits, interval: interval, length: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
-				q := demand{now: now, n: n}
-				got := redistest.Must(l.ask(ctx, q))(t)
-				require.Equal(t, local.take(q, epoch{}).result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
+				q := calls.Demand{Now: now, N: n}
+				got := redistest.Must(l.calls.Ask(ctx, q))(t)
+				require.Equal(t, local.Take(q, calls.Epoch{}).Result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
 			}
 		}
 	}
@@ -131,22 +132,22 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {
 		a := SlidingLog{per(1_000_000, time.Millisecond)}
 		now := time.UnixMicro(1_790_000_000_000_000)
-		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.clock = func() time.Time { return now } }))(t)
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 		redistest.Must(l.Allow(ctx, 1))(t)
-		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.keys[0], 0, -1).Err())
+		require.NoError(t, rdb.ZRemRangeByRank(ctx, l.Keys()[0], 0, -1).Err())
 		const last = 1<<50 - 1_000_000
-		require.NoError(t, rdb.ZAdd(ctx, l.keys[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1:1000", int64(last))}).Err())
-		local := a.idle()
-		local.take(demand{now: now.UnixMicro(), n: 1, spend: true}, epoch{})
+		require.NoError(t, rdb.ZAdd(ctx, l.Keys()[0], redis.Z{Score: float64(now.UnixMicro()), Member: fmt.Sprintf("%016d:1:1000", int64(last))}).Err())
+		local := a.model().Idle()
+		local.Take(calls.Demand{Now: now.UnixMicro(), N: 1, Spend: true}, calls.Epoch{})
 		for i := range 60 {
-			q := demand{now: now.UnixMicro(), spend: i%7 > 0, n: 70_000 + int64(i)}
-			got := redistest.Must(l.ask(ctx, q))(t)
-			require.Equal(t, local.take(q, epoch{}).result(), got, "%v, call %d", step, i)
+			q := calls.Demand{Now: now.UnixMicro(), Spend: i%7 > 0, N: 70_000 + int64(i)}
+			got := redistest.Must(l.calls.Ask(ctx, q))(t)
+			require.Equal(t, local.Take(q, calls.Epoch{}).Result(), got, "%v, call %d", step, i)
 			if now = now.Add(step); !got.Granted {
 				now = now.Add(got.Wait)
 			}
 		}
-		newest := redistest.Must(rdb.ZRange(ctx, l.keys[0], -1, -1).Result())(t)
+		newest := redistest.Must(rdb.ZRange(ctx, l.Keys()[0], -1, -1).Result())(t)
 		require.Less(t, newest[0], fmt.Sprintf("%016d", int64(1<<50)), "it began anew")
 	}
 }
@@ -163,7 +164,7 @@ func TestARateHasPermitsAndAnIntervalOnly(t *testing.T) {
 		"Rate.Permits 4294967296 ":  func(r *ratelimiter.Rate) { r.Permits = 1 << 32 },
 		"Rate.Interval 0s ":         func(r *ratelimiter.Rate) { r.Interval = 0 },
 		"Rate.Interval 1.5µs ":      func(r *ratelimiter.Rate) { r.Interval = 1500 },
-		"Rate.Interval 446760h0m0s": func(r *ratelimiter.Rate) { r.Interval = 51 * longest },
+		"Rate.Interval 446760h0m0s": func(r *ratelimiter.Rate) { r.Interval = 51 * calls.Longest },
 	} {
 		bad := r
 		change(&bad)
@@ -192,23 +193,23 @@ func TestAClockPutBackBringsNothing(t *testing.T) {
 		"gcra": GCRA{r, 6}, "debt bucket": DebtBucket{r, 6, 3}, "leaky queue": LeakyQueue{r, 6}, "slow": GCRA{per(7, time.Minute), 6},
 	} {
 		for _, back := range []time.Duration{28 * time.Microsecond, time.Hour} {
-			now, local := time.UnixMicro(1_790_000_000_000_000), a.idle()
-			shared := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.clock = func() time.Time { return now } }))(t)
+			now, local := time.UnixMicro(1_790_000_000_000_000), a.model().Idle()
+			shared := redistest.Must(NewShared(rdb, redistest.Key(t), a, WithoutCachedRejections(), func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 			atMost := time.Duration(0)
-			if a.reserves() {
+			if a.model().Reserves {
 				atMost = time.Second
 			}
 			take := func() (got [2]int64) {
 				for redistest.Must(shared.Reserve(ctx, 1, atMost))(t).Granted {
 					got[0]++
 				}
-				for local.take(demand{now: now.UnixMicro(), n: 1, atMost: atMost.Microseconds(), spend: true}, epoch{}).granted {
+				for local.Take(calls.Demand{Now: now.UnixMicro(), N: 1, AtMost: atMost.Microseconds(), Spend: true}, calls.Epoch{}).Granted {
 					got[1]++
 				}
 				return got
 			}
 			first := take()
-			require.GreaterOrEqual(t, first[0], a.largest(), kind)
+			require.GreaterOrEqual(t, first[0], a.model().Largest, kind)
 			require.Equal(t, first[0], first[1], kind)
 			now = now.Add(-back)
 			require.Equal(t, [2]int64{}, take(), "%s, put back by %v", kind, back)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -64,7 +65,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				ctx, l := t.Context(), shared(t, rdb, a)
 				peer := twin(t, l, redistest.Peer(t, rdb))
-				reserve := func(l *Shared) (ratelimiter.Result, error) { return l.Reserve(ctx, 1, longest) }
+				reserve := func(l *Shared) (ratelimiter.Result, error) { return l.Reserve(ctx, 1, calls.Longest) }
 				after := ""
 				d := &delayer{underway: func(resent int) {
 					if resent == c.on {
@@ -102,7 +103,7 @@ func TestReplayOfACallThatDidNotRun(t *testing.T) {
 				ctx, l := t.Context(), shared(t, rdb, a)
 				if before > 0 {
 					redistest.Must(twin(t, l, rdb).Allow(ctx, 1))(t)
-					key := l.keys[len(l.keys)-1]
+					key := l.Keys()[len(l.Keys())-1]
 					require.NoError(t, rdb.Append(ctx, key, strings.Repeat(rdb.Get(ctx, key).Val()[strings.Index(rdb.Get(ctx, key).Val(), ";"):], before-1)).Err())
 				}
 				r := redistest.Must(l.Peek(ctx, 1))(t)
@@ -114,7 +115,7 @@ func TestReplayOfACallThatDidNotRun(t *testing.T) {
 				require.True(t, r.Granted, kind)
 				require.Equal(t, 4, s.sent, "lost twice, told the time, run")
 				*s = saboteur{left: 2, err: io.EOF}
-				r, err = l.Reserve(ctx, 1, longest)
+				r, err = l.Reserve(ctx, 1, calls.Longest)
 				require.NoError(t, err, kind)
 				require.Equal(t, 3, s.sent, "that its last grant was another is enough")
 			})

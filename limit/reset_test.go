@@ -39,7 +39,7 @@ func TestWaitSeesAReset(t *testing.T) {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				what := kind + name
 				l := redistest.Must(NewShared(rdb, redistest.Key(t), a, append(opts, WithClientClock())...))(t)
-				require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+				require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
 				h := &holder{}
 				rdb.AddHook(h)
 				require.True(t, redistest.Must(l.Peek(t.Context(), 1))(t).Granted)
@@ -67,7 +67,7 @@ func TestWaitSeesAReset(t *testing.T) {
 				time.Sleep(1500 * time.Millisecond)
 				c.mu.Lock()
 				want := 1
-				if !a.reserves() {
+				if !a.model().Reserves {
 					want = 5
 				}
 				require.GreaterOrEqual(t, len(c.served), want, "%s: of an unused limiter's permits", what)
@@ -127,7 +127,7 @@ func TestLookingEndsNoWait(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { down.Store(true) })
 		time.AfterFunc(70*time.Second, func() { down.Store(false) })
 		require.NoError(t, Wait(t.Context(), l, 1), kind)
-		if !a.reserves() {
+		if !a.model().Reserves {
 			require.InDelta(t, r.Wait, time.Since(begin), float64(time.Millisecond), kind)
 		}
 	})
@@ -175,7 +175,7 @@ func TestShortWaitsNeedNoLook(t *testing.T) {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			h := &holder{}
 			l := shared(t, rdb, a)
-			require.NoError(t, rdb.ScriptLoad(t.Context(), a.script().Src).Err())
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
 			rdb.AddHook(h)
 			const callers = 20
 			c := &crowd{t: t, begin: time.Now()}
@@ -184,7 +184,7 @@ func TestShortWaitsNeedNoLook(t *testing.T) {
 			}
 			c.all.Wait()
 			most := callers + 2
-			if a.reserves() || kind == "sliding log" {
+			if a.model().Reserves || kind == "sliding log" {
 				// Those whose turns are far away look once a second; a log does not say when the next one is due.
 				most += callers
 			}
@@ -199,19 +199,19 @@ func TestReset(t *testing.T) {
 	for kind, a := range slow() {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, a)
-			other := redistest.Must(NewShared(rdb, l.config.name, a, WithClientClock()))(t)
+			other := redistest.Must(NewShared(rdb, l.config.Name, a, WithClientClock()))(t)
 			idle := redistest.Must(l.Peek(t.Context(), 1))(t)
 			exhaust(t, l)
 			here, there := &crowd{t: t, begin: time.Now()}, &crowd{t: t, begin: time.Now()}
 			here.join(0, l, 1, math.MaxInt64)
-			if !a.reserves() {
+			if !a.model().Reserves {
 				there.join(0, other, 1, math.MaxInt64)
 			}
 			time.Sleep(300 * time.Millisecond)
 			require.NoError(t, l.Reset(t.Context()))
 			here.all.Wait()
 			there.all.Wait()
-			if !a.reserves() {
+			if !a.model().Reserves {
 				require.Equal(t, 300*time.Millisecond, here.served[0].after, kind)
 				require.LessOrEqual(t, there.served[0].after, 1400*time.Millisecond, kind)
 				require.NoError(t, l.Reset(t.Context()))

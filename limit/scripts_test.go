@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,17 +21,17 @@ func TestScriptHeaders(t *testing.T) {
 	files := redistest.Must(filepath.Glob("scripts/*.lua"))(t)
 	used := map[string]bool{}
 	for _, a := range every() {
-		used["scripts/"+a.script().Name+".lua"] = true
+		used["scripts/"+a.model().Script.Name+".lua"] = true
 	}
 	require.ElementsMatch(t, files, slices.Collect(maps.Keys(used)), "a script without an algorithm, or the other way round")
 	redistest.ScriptHeader(t, parametersScript)
 	require.NoError(t, wellMannered(parametersScript.Src))
 	for kind, a := range every() {
 		t.Run(kind, func(t *testing.T) {
-			s := a.script()
-			c := &config{}
-			for since, n := range map[int64]int{first: s.Args - s.Optional, unknown: s.Args} {
-				require.Len(t, redistest.Must(c.command(newSetting(a), make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)
+			s := a.model().Script
+			c := &calls.Limiter{}
+			for since, n := range map[int64]int{calls.First: s.Args - s.Optional, calls.Unknown: s.Args} {
+				require.Len(t, redistest.Must(c.Command(newSetting(a), make([]string, s.Keys), "1", "", since))(t), 3+s.Keys+n)
 			}
 			redistest.ScriptHeader(t, s)
 			require.NoError(t, wellMannered(s.Src))

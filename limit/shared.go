@@ -4,14 +4,13 @@ package limit
 
 import (
 	"context"
-	"crypto/sha256"
-	"fmt"
-	"slices"
-	"sync/atomic"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -54,33 +53,20 @@ import (
 // The zero value is not usable; call [NewShared]. A call of a Shared that NewShared did not return, or of nil, returns
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use.
 type Shared struct {
-	config *config
+	calls  calls.Shared
 	key    string
-	keys   []string
-	slot   string   // where what is known of the key is kept, and its queue
-	own    *setting // of With; nil for that of config
-	err    error    // why it cannot be used
+	own    *calls.Setting // of With; nil for that of config
+	config *config
+	err    error // why it cannot be used
 }
 
-// A config is what the limiters of all keys share.
+// A config is a limiter with what only its options and handles need.
 type config struct {
-	rdb           dispatch.Sender
-	name          string
-	signature     string
-	current       atomic.Pointer[setting]
-	fleet         *fleet           // nil without WithFleetParameters
-	clock         func() time.Time // nil for that of Redis
-	withoutReplay bool
-	withoutKnown  bool
-	hooks         []ratelimiter.Hook
-	outages       outages
-	err           error // of an option
-
-	ids    ids
-	lines  lines
-	known  known
-	cache  handles
-	queues queues
+	calls.Limiter
+	rdb   dispatch.Sender
+	fleet *fleet // nil without WithFleetParameters
+	cache handles
+	err   error // of an option
 }
 
 // An Option configures a [Shared].
@@ -88,20 +74,54 @@ type Option func(*config)
 
 // WithClientClock makes the limiter use the clock of this process. It is for tests with virtual time: a clock
 // that differs from those of other processes changes what is granted. The default is the clock of Redis.
-func WithClientClock() Option { return func(c *config) { c.clock = time.Now } }
+func WithClientClock() Option { return func(c *config) { c.Clock = time.Now } }
 
 // WithoutReplay makes Redis remember no grants of the limiter's calls. A call whose reply is lost is then not
 // sent again: it returns ratelimiter.ErrUnavailable, and its permits may have been taken, once. It saves some 30
 // bytes of a key for each process that was granted permits of it in the last ten seconds, and a little of the
 // time that a granted call takes in Redis. It does not change the calls of other processes that share the
 // limiter. The default is to remember the grants.
-func WithoutReplay() Option { return func(c *config) { c.withoutReplay = true } }
+func WithoutReplay() Option { return func(c *config) { c.WithoutReplay = true } }
 
 // WithoutCachedRejections takes no bound, unlike ratelimiter.WithCachedRejections, because the limiter asks about a key that
 // has no permits once a second anyway. It makes the limiter ask Redis for each request, also when it knows that Redis would reject it. Use it
 // if keys are deleted, or the clock of Redis is put forward, and the effect must be seen at once rather than within a
 // second. The default is to reject without a call if the rejection is known.
-func WithoutCachedRejections() Option { return func(c *config) { c.withoutKnown = true } }
+func WithoutCachedRejections() Option { return func(c *config) { c.WithoutKnown = true } }
+
+// WithOutagePolicy sets the policy that decides requests during an outage of Redis; see ratelimiter.OutagePolicy for when one
+// begins and ends. Requests are then decided at once, with Degraded set in their Result.
+// Hooks get an event when an outage begins and when it ends.
+//
+//   - FailClosed: every request, also in [Wait], returns ratelimiter.ErrUnavailable at once.
+//   - FailOpen: every request is granted at once.
+//   - LocalQuota(r, nodes): the process grants floor(r.Permits / nodes) permits in any r.Interval, beginning one r.Interval
+//     after the outage has become known. Choose an r that the limiter would admit in the long run, since r counts whatever the
+//     algorithm is. Callers that wait do so until their time is up. A request for more than the quota returns
+//     ratelimiter.ErrUnavailable.
+//
+// When Redis is back, the process takes what its local quota granted in the last r.Interval from the limiter, before the
+// next call for the key, as [Grant.Settle] does; once, or twice if Redis fails again meanwhile. A limiter whose grants cannot
+// be settled ([ErrCannotSettle]) does not count them: for one interval it may grant the quotas in addition.
+//
+// The default is FailClosed.
+func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
+	return func(c *config) {
+		if err := p.Validate(); err != nil {
+			c.err = err
+			return
+		}
+		c.SetOutagePolicy(outage.PolicyOf(p))
+	}
+}
+
+// WithHook adds a Hook that the limiter calls as a ratelimiter.Client does: once for each request, and once for each attempt
+// at a call. The operation of [Shared.Allow] is OperationAllow, and that of [Wait] and [WaitTimeout] is OperationAcquire. The
+// Hook gets the name of the limiter and never a key. For a request that is rejected without a call, Replied is false. If a
+// Hook panics, the others get an event of kind ratelimiter.Panicked, and nothing else happens.
+func WithHook(h ratelimiter.Hook) Option {
+	return func(c *config) { c.Hooks = append(c.Hooks, h) }
+}
 
 // WithSeparateCalls is [ratelimiter.WithSeparateCalls] for the redis client of the limiter.
 func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.rdb) } }
@@ -115,7 +135,7 @@ func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.r
 // since the Ring was made.
 func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Option) (*Shared, error) {
 	if dispatch.IsNil(rdb) {
-		return nil, invalid("the redis client is nil")
+		return nil, calls.Invalid("the redis client is nil")
 	}
 	if err := checkName(name); err != nil {
 		return nil, err
@@ -124,23 +144,30 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if err != nil {
 		return nil, err
 	}
-	c := &config{rdb: dispatch.Of(rdb), name: name, signature: signature(a)}
+	first := newSetting(a)
+	c := &config{rdb: dispatch.Of(rdb)}
 	for _, o := range opts {
 		if o == nil {
-			return nil, invalid("NewShared was called with an Option that is nil")
+			return nil, calls.Invalid("NewShared was called with an Option that is nil")
 		}
 		o(c)
 	}
 	if c.err != nil {
 		return nil, c.err
 	}
-	first := newSetting(a)
 	if c.fleet != nil {
-		first = fleetSetting(a, "")
-		c.signature = fleetSignature(first)
+		c.Init(c.rdb, name, fleetSignature(first), first, c.fleet)
+	} else {
+		c.Init(c.rdb, name, signature(first), first, nil)
 	}
-	c.current.Store(first)
 	return c.cache.get(c, "", nil), nil
+}
+
+func checkName(name string) error {
+	if name == "" || strings.ContainsAny(name, "{}") {
+		return calls.Invalid("the name %q is empty or contains braces, which are kept for the hash tag", name)
+	}
+	return nil
 }
 
 // Algorithm returns the algorithm of the limiter, with the parameters that are in force as far as the process knows: a value, also if
@@ -149,7 +176,7 @@ func (s *Shared) Algorithm() Algorithm {
 	if !s.made() {
 		return nil
 	}
-	return s.now().algorithm
+	return s.calls.Now().Algorithm.(Algorithm)
 }
 
 // Keys returns the names of all keys in Redis that have the state of the limiter.
@@ -157,7 +184,7 @@ func (s *Shared) Keys() []string {
 	if !s.made() {
 		return nil
 	}
-	return slices.Clone(s.redisKeys(s.now()))
+	return s.calls.Keys()
 }
 
 // made reports whether NewShared returned s, or the s that it is of.
@@ -172,19 +199,14 @@ func (s *Shared) unusable() error {
 }
 
 // errNotShared is the error of a Shared that is nil or the zero value.
-var errNotShared = invalid("the Shared is not one that NewShared returned")
+var errNotShared = calls.Invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	if len(s.config.hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
-		return s.ask(ctx, demand{n: n, spend: true})
-	}
-	return s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
-		return s.ask(ctx, demand{n: n, spend: true})
-	})
+	return s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
 }
 
 // Peek implements [Limiter].
@@ -192,7 +214,7 @@ func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) 
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	return s.config.asked(ctx, ratelimiter.OperationPeek, n, func() (ratelimiter.Result, error) { return s.peek(ctx, n) })
+	return s.calls.Request(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
 }
 
 // Reserve takes n permits if they may be used within atMost. When they are granted, the caller must wait for
@@ -202,7 +224,7 @@ func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ra
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	return s.config.asked(ctx, ratelimiter.OperationReserve, n, func() (ratelimiter.Result, error) { return s.reserve(ctx, n, atMost, nil) })
+	return s.calls.Request(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
 }
 
 // AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
@@ -213,12 +235,10 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 	if err := s.unusable(); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	if err := checkParts(s.now().algorithm); err != nil {
+	if err := checkParts(s.calls.Now()); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	r, err = s.config.asked(ctx, ratelimiter.OperationAllow, n, func() (ratelimiter.Result, error) {
-		return s.ask(ctx, demand{n: n, spend: true, taken: &permits})
-	})
+	r, err = s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, Taken: &permits})
 	if err != nil || !r.Granted {
 		return 0, r, err
 	}
@@ -226,48 +246,11 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 }
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.
-func checkParts(a Algorithm) error {
-	if _, debt := a.(DebtBucket); debt || a.reserves() {
-		return invalid("AllowAtMost: a %T grants no part of what is asked for", a)
+func checkParts(n *calls.Setting) error {
+	if _, debt := n.Algorithm.(DebtBucket); debt || n.Reserves {
+		return calls.Invalid("AllowAtMost: a %T grants no part of what is asked for", n.Algorithm)
 	}
 	return nil
-}
-
-// peek is Peek without the Hooks.
-func (s *Shared) peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	return s.ask(ctx, demand{n: n})
-}
-
-// reserve is Reserve without the Hooks. The mark of a grant goes to m, unless that is nil.
-func (s *Shared) reserve(ctx context.Context, n int64, atMost time.Duration, m *mark) (ratelimiter.Result, error) {
-	q := demand{n: n, spend: true, mark: m}
-	if s.config.now().algorithm.reserves() {
-		q.atMost = atMostMicros(atMost)
-	}
-	return s.ask(ctx, q)
-}
-
-func (s *Shared) ask(ctx context.Context, q demand) (ratelimiter.Result, error) {
-	if err := contextError(ctx); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	if err := q.check(s.now().algorithm); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	if r, _, ok := s.config.rejected(s.slot, q); ok && !s.down() {
-		return r, nil
-	}
-	return s.batch(ctx, q)
-}
-
-// label returns what errors call the limiter: its name and, since the key may be long or a secret, the first digits
-// of the key's SHA-256.
-func (s *Shared) label() string {
-	if s.key == "" {
-		return s.String()
-	}
-	sum := sha256.Sum256([]byte(s.key))
-	return fmt.Sprintf("%q for a key of hash %x", s.config.name, sum[:4])
 }
 
 // String returns the name of the limiter and its key.
@@ -275,10 +258,25 @@ func (s *Shared) String() string {
 	if !s.made() {
 		return "no limiter"
 	}
-	if s.key == "" {
-		return fmt.Sprintf("%q", s.config.name)
+	return s.calls.String()
+}
+
+// Reset forgets what was taken of the limiter's key, for all processes, for instance after more of a used-up quota was bought.
+// Other processes, and callers that wait there, notice within a second. Reset deletes the keys that [Shared.Keys] returns; a
+// call that is in flight at that moment may take its permits twice.
+//
+// Reset returns the errors of a call, as [Shared] describes them. After an error the limiter may or may not have been reset.
+func (s *Shared) Reset(ctx context.Context) error {
+	if err := s.unusable(); err != nil {
+		return err
 	}
-	return fmt.Sprintf("%q for %q", s.config.name, s.key)
+	return s.calls.Reset(ctx)
+}
+
+func (s *Shared) label() string { return s.calls.Label() }
+
+func (s *Shared) settle(ctx context.Context, x *calls.Settlement) error {
+	return s.calls.Settle(ctx, x)
 }
 
 var _ reserver = (*Shared)(nil)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -50,16 +51,16 @@ func roomy(n int64) map[string]Algorithm {
 	return map[string]Algorithm{
 		"fixed window": FixedWindow{day}, "sliding log": SlidingLog{day}, "sliding counter": SlidingCounter{day},
 		"interval bucket": IntervalBucket{hourly, n}, "token bucket": TokenBucket{hourly, n}, "debt bucket": DebtBucket{hourly, n / 2, n / 2},
-		"gcra": GCRA{hourly, n}, "leaky queue": LeakyQueue{hourly, n}, "smooth bursty": SmoothBursty{0.01, longest},
-		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 0.01, Warmup: longest},
+		"gcra": GCRA{hourly, n}, "leaky queue": LeakyQueue{hourly, n}, "smooth bursty": SmoothBursty{0.01, calls.Longest},
+		"smooth warming up": SmoothWarmingUp{PermitsPerSecond: 0.01, Warmup: calls.Longest},
 	}
 }
 
 // twin returns what another process has for l.
 func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *Shared {
 	t.Helper()
-	opts = append(opts, func(c *config) { c.clock = l.config.clock })
-	other := redistest.Must(NewShared(rdb, l.config.name, l.config.now().algorithm, opts...))(t)
+	opts = append(opts, func(c *config) { c.Clock = l.config.Clock })
+	other := redistest.Must(NewShared(rdb, l.config.Name, l.Algorithm(), opts...))(t)
 	return other.For(l.key)
 }
 
@@ -67,12 +68,12 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 // sum of all permits that it has granted.
 func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 	t.Helper()
-	if len(l.keys) == 2 {
-		newest := redistest.Must(rdb.ZRange(t.Context(), l.keys[0], -1, -1).Result())(t)
+	if len(l.Keys()) == 2 {
+		newest := redistest.Must(rdb.ZRange(t.Context(), l.Keys()[0], -1, -1).Result())(t)
 		sum, _, _ := strings.Cut(strings.Join(newest, " "), ":")
 		return sum
 	}
-	value, err := rdb.Get(t.Context(), l.keys[0]).Result()
+	value, err := rdb.Get(t.Context(), l.Keys()[0]).Result()
 	if err != redis.Nil {
 		require.NoError(t, err)
 	}
@@ -84,7 +85,7 @@ func stateOf(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 // remembered returns of how many processes Redis remembers the last grant.
 func remembered(t *testing.T, rdb redis.Cmdable, l *Shared) int {
 	t.Helper()
-	value, err := rdb.Get(t.Context(), l.keys[len(l.keys)-1]).Result()
+	value, err := rdb.Get(t.Context(), l.Keys()[len(l.Keys())-1]).Result()
 	if err != redis.Nil {
 		require.NoError(t, err)
 	}
@@ -212,7 +213,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 				require.ErrorContains(t, err, "can no longer be told")
 			}
 			require.EqualValues(t, 1000-1-others, redistest.Must(l.Peek(t.Context(), 1))(t).Available)
-			require.Less(t, len(rdb.Get(t.Context(), l.keys[0]).Val()), 8192+100, "what is remembered is bounded")
+			require.Less(t, len(rdb.Get(t.Context(), l.Keys()[0]).Val()), 8192+100, "what is remembered is bounded")
 
 			// Ten seconds later another grant drops all of it.
 			time.Sleep(11 * time.Second)
@@ -227,13 +228,13 @@ func TestCopiesOfAProcess(t *testing.T) {
 	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
 		l := shared(t, rdb, a)
 		copied := twin(t, l, rdb)
-		redistest.Must(l.Reserve(t.Context(), 1, longest))(t)
-		copied.config.ids.random = l.config.ids.random
-		require.True(t, redistest.Must(copied.Reserve(t.Context(), 1, longest))(t).Granted, kind)
-		require.NotEqual(t, l.config.ids.random, copied.config.ids.random)
+		redistest.Must(l.Reserve(t.Context(), 1, calls.Longest))(t)
+		copied.calls.Limiter().IDs.Random = l.calls.Limiter().IDs.Random
+		require.True(t, redistest.Must(copied.Reserve(t.Context(), 1, calls.Longest))(t).Granted, kind)
+		require.NotEqual(t, l.calls.Limiter().IDs.Random, copied.calls.Limiter().IDs.Random)
 		same := twin(t, l, rdb).For("same")
 		for range 2 {
-			redistest.Must(same.Reserve(t.Context(), 1, longest))(t)
+			redistest.Must(same.Reserve(t.Context(), 1, calls.Longest))(t)
 		}
 		require.Equal(t, stateOf(t, rdb, same), stateOf(t, rdb, l), "%s: both were granted", kind)
 	})
@@ -248,7 +249,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 			rdb.AddHook(s)
 			l := shared(t, rdb, a).For(key)
 			for _, ask := range []func(context.Context, int64) (ratelimiter.Result, error){l.Allow, l.Peek} {
-				require.NoError(t, rdb.LPush(t.Context(), l.keys[0], "tok-12345678").Err())
+				require.NoError(t, rdb.LPush(t.Context(), l.Keys()[0], "tok-12345678").Err())
 				s.sent = 0
 				_, err := ask(t.Context(), 1)
 				require.ErrorContains(t, err, "WRONGTYPE", kind)
@@ -257,8 +258,8 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 				require.Less(t, len(err.Error()), 400, kind)
 				require.LessOrEqual(t, s.sent, 2, "EVALSHA, and EVAL where it was not there")
 
-				require.NoError(t, rdb.Del(t.Context(), l.keys...).Err())
-				require.NoError(t, rdb.Set(t.Context(), l.keys[0], "tok-12345678", 0).Err())
+				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
+				require.NoError(t, rdb.Set(t.Context(), l.Keys()[0], "tok-12345678", 0).Err())
 				r, err := ask(t.Context(), 1)
 				require.False(t, r.Granted)
 				require.NotContains(t, err.Error(), "tok-", kind)
@@ -266,7 +267,7 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 				if kind != "sliding log" { // for which it is of another type
 					require.ErrorIs(t, err, ratelimiter.ErrMalformed, kind)
 				}
-				require.NoError(t, rdb.Del(t.Context(), l.keys...).Err())
+				require.NoError(t, rdb.Del(t.Context(), l.Keys()...).Err())
 			}
 			*s = saboteur{left: 100, err: errors.New("broken")}
 			_, err := l.Allow(t.Context(), 1)
@@ -279,11 +280,11 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 
 // A reply that no script gives is an error, and neither a grant nor a panic.
 func TestForeignReplies(t *testing.T) {
-	l := &Shared{config: &config{}}
+	l := redistest.Must(NewShared(redis.NewClient(&redis.Options{}), "foreign", GCRA{per(1, time.Second), 1}))(t)
 	for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(-1)}, []any{int64(1), int64(1)}, []any{int64(1), int64(0), int64(0)},
 		[]any{int64(2), int64(0), int64(0), int64(0)}, []any{int64(1), int64(-1), int64(0), int64(0)},
 		[]any{int64(1), int64(0), 1.5, int64(0)}, []any{int64(1), int64(0), int64(0), nil}} {
-		r, err := l.read(reply)
+		r, err := l.calls.Read(reply)
 		require.Error(t, err, "%v", reply)
 		require.Zero(t, r)
 	}

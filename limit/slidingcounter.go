@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SlidingCounter counts the permits of the current window and of the one before. It treats those of the
@@ -48,18 +48,18 @@ func edges(w, interval int64) int64 {
 	return (w-2)/interval + 2
 }
 
-func (a SlidingCounter) largest() int64 { return a.Rate.Permits }
+func (a SlidingCounter) check() error { return checkRate(a.Rate) }
 
-func (a SlidingCounter) check() error             { return checkRate(a.Rate) }
-func (a SlidingCounter) script() *dispatch.Script { return slidingCounterScript }
-func (a SlidingCounter) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a SlidingCounter) reserves() bool           { return false }
-func (a SlidingCounter) idle() state {
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), length: microsOf(a.Rate)}
-}
-func (a SlidingCounter) stored(text string) (state, bool) {
-	v, e, ok := numbers(text, 4)
-	return &slidingCounter{permits: a.Rate.Permits, interval: microsOf(a.Rate), start: v[0], current: v[1], previous: v[2], length: v[3], epoch: e}, ok && v[3] > 0
+func (a SlidingCounter) model() calls.Model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return calls.Model{
+		Script: slidingCounterScript, Parameters: []any{permits, interval}, Largest: permits,
+		Idle: func() calls.State { return &slidingCounter{permits: permits, interval: interval, length: interval} },
+		Stored: func(text string) (calls.State, bool) {
+			v, e, ok := numbers(text, 4)
+			return &slidingCounter{permits: permits, interval: interval, start: v[0], current: v[1], previous: v[2], length: v[3], epoch: e}, ok && v[3] > 0
+		},
+	}
 }
 
 type slidingCounter struct {
@@ -67,12 +67,12 @@ type slidingCounter struct {
 	start, current, previous int64
 	length                   int64 // of a window: the interval of the limiter that was granted the last permits
 	far                      int64 // when a longer window of another limiter no longer counts
-	epoch                    epoch
+	epoch                    calls.Epoch
 }
 
 // seen returns s as of now, for the call of that id, and whether the clock was put back: then the window begins again and keeps
 // its counts.
-func (s slidingCounter) seen(now int64, id epoch) (next slidingCounter, back bool) {
+func (s slidingCounter) seen(now int64, id calls.Epoch) (next slidingCounter, back bool) {
 	back = now < s.start
 	if s.current == 0 && s.previous == 0 || back {
 		s.start, s.epoch = now, id
@@ -82,7 +82,7 @@ func (s slidingCounter) seen(now int64, id epoch) (next slidingCounter, back boo
 
 // own makes the windows those of this limiter, for the call of that id at now. What was granted in windows of another length comes back as
 // in these, as far as they are longer, or in each interval of this limiter as many permits as it grants in one, whichever is sooner.
-func (s *slidingCounter) own(now int64, id epoch) {
+func (s *slidingCounter) own(now int64, id calls.Epoch) {
 	if s.length == s.interval {
 		switch (now - s.start) / s.interval {
 		case 0:
@@ -102,7 +102,7 @@ func (s *slidingCounter) own(now int64, id epoch) {
 		used = min(s.current, share+1)
 	}
 	ends := passed / s.interval
-	used = min(used, max(0, s.current+s.previous-times(ends, s.permits)), maxPermits)
+	used = min(used, max(0, s.current+s.previous-times(ends, s.permits)), calls.MaxPermits)
 	s.far = s.start + 2*longest
 	s.start += ends * s.interval
 	if used == 0 {
@@ -111,51 +111,51 @@ func (s *slidingCounter) own(now int64, id epoch) {
 	s.current, s.previous, s.length, s.epoch = used, 0, s.interval, id
 }
 
-func (s *slidingCounter) settle(now int64, id epoch, x *settlement) {
+func (s *slidingCounter) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next, _ := s.seen(now, id)
 	next.own(now, id)
-	own := x.mark.of(next.epoch)
-	if x.by > 0 || own && x.mark.from == next.start {
-		next.current = min(max(0, next.current+x.by), maxPermits)
-	} else if own && x.mark.from == next.start-s.interval {
-		next.previous = max(0, next.previous+x.by)
+	own := x.Mark.Of(next.epoch)
+	if x.By > 0 || own && x.Mark.From == next.start {
+		next.current = min(max(0, next.current+x.By), calls.MaxPermits)
+	} else if own && x.Mark.From == next.start-s.interval {
+		next.previous = max(0, next.previous+x.By)
 	}
 	*s = next
 }
 
-func (s *slidingCounter) markOf(earliest, _ int64) mark {
+func (s *slidingCounter) MarkOf(earliest, _ int64) calls.Mark {
 	if s.start > earliest || s.length != s.interval {
-		return mark{}
+		return calls.Mark{}
 	}
-	return mark{epoch: s.epoch, from: s.start}
+	return calls.Mark{Epoch: s.epoch, From: s.start}
 }
 
-func (s *slidingCounter) take(q demand, id epoch) decision {
-	next, back := s.seen(q.now, id)
+func (s *slidingCounter) Take(q calls.Demand, id calls.Epoch) calls.Decision {
+	next, back := s.seen(q.Now, id)
 	kept := next
-	next.own(q.now, id)
-	share, _ := mulDiv(next.previous, next.start+s.interval-q.now, s.interval)
+	next.own(q.Now, id)
+	share, _ := mulDiv(next.previous, next.start+s.interval-q.Now, s.interval)
 	left := s.permits - next.current - share
-	d := decision{granted: q.n <= left}
-	if !d.granted {
-		d.wait = next.freeAt(q.n) - q.now
-	} else if q.spend {
-		next.current += q.n
+	d := calls.Decision{Granted: q.N <= left}
+	if !d.Granted {
+		d.Wait = next.freeAt(q.N) - q.Now
+	} else if q.Spend {
+		next.current += q.N
 		next.far = 0
-		left -= q.n
-		q.marks(mark{epoch: next.epoch, from: next.start})
+		left -= q.N
+		q.Marks(calls.Mark{Epoch: next.epoch, From: next.start})
 	}
-	d.remaining = max(0, left)
+	d.Remaining = max(0, left)
 	switch {
 	case next.current > 0:
-		d.reset = next.start + 2*s.interval - q.now
+		d.Reset = next.start + 2*s.interval - q.Now
 	case next.previous > 0:
-		d.reset = next.start + s.interval - q.now
+		d.Reset = next.start + s.interval - q.Now
 	}
 	switch {
-	case q.spend && d.granted:
+	case q.Spend && d.Granted:
 		*s = next
-	case q.spend && back:
+	case q.Spend && back:
 		*s = kept
 	}
 	return d

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SlidingLog remembers every grant for one interval.
@@ -30,18 +30,18 @@ func (a SlidingLog) bound(window time.Duration, _ int64) int64 {
 	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), microsOf(a.Rate)))
 }
 
-func (a SlidingLog) largest() int64 { return a.Rate.Permits }
+func (a SlidingLog) check() error { return checkRate(a.Rate) }
 
-func (a SlidingLog) check() error             { return checkRate(a.Rate) }
-func (a SlidingLog) script() *dispatch.Script { return slidingLogScript }
-func (a SlidingLog) parameters() []any        { return []any{a.Rate.Permits, microsOf(a.Rate)} }
-func (a SlidingLog) reserves() bool           { return false }
-func (a SlidingLog) idle() state {
-	return &slidingLog{permits: a.Rate.Permits, interval: microsOf(a.Rate)}
-}
-func (a SlidingLog) stored(text string) (state, bool) {
-	v, _, ok := numbers(text, 4)
-	return &seenLog{permits: a.Rate.Permits, interval: microsOf(a.Rate), used: v[0], at: v[1], due: v[2], till: v[3]}, ok
+func (a SlidingLog) model() calls.Model {
+	permits, interval := a.Rate.Permits, microsOf(a.Rate)
+	return calls.Model{
+		Script: slidingLogScript, Parameters: []any{permits, interval}, Largest: permits,
+		Idle: func() calls.State { return &slidingLog{permits: permits, interval: interval} },
+		Stored: func(text string) (calls.State, bool) {
+			v, _, ok := numbers(text, 4)
+			return &seenLog{permits: permits, interval: interval, used: v[0], at: v[1], due: v[2], till: v[3]}, ok
+		},
+	}
 }
 
 // A seenLog is what a reply says about a log in Redis: how many permits are in use, when the newest were taken,
@@ -49,16 +49,19 @@ func (a SlidingLog) stored(text string) (state, bool) {
 // has to wait.
 type seenLog struct{ permits, interval, used, at, due, till int64 }
 
-func (s *seenLog) take(q demand, _ epoch) decision {
+// Due returns when the oldest permits in use come back.
+func (s *seenLog) Due() int64 { return s.due }
+
+func (s *seenLog) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 	next := *s
-	d := decision{granted: s.used+q.n <= s.permits}
-	if d.granted && q.spend {
-		next.used, next.at = s.used+q.n, q.now
+	d := calls.Decision{Granted: s.used+q.N <= s.permits}
+	if d.Granted && q.Spend {
+		next.used, next.at = s.used+q.N, q.Now
 		*s = next
 	}
-	d.remaining = max(0, s.permits-next.used)
+	d.Remaining = max(0, s.permits-next.used)
 	if next.used > 0 {
-		d.reset = max(next.at+s.interval, s.till) - q.now
+		d.Reset = max(next.at+s.interval, s.till) - q.Now
 	}
 	return d
 }
@@ -71,34 +74,34 @@ type slidingLog struct {
 
 type logged struct{ at, n int64 }
 
-func (s *slidingLog) take(q demand, _ epoch) decision {
+func (s *slidingLog) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 	live, used := s.log, s.used
-	for len(live) > 0 && live[0].at <= q.now-s.interval {
+	for len(live) > 0 && live[0].at <= q.Now-s.interval {
 		used -= live[0].n
 		live = live[1:]
 	}
-	if q.spend {
+	if q.Spend {
 		// Entries in the future are from before the clock was put back. They count from now on.
-		for i := len(live) - 1; i >= 0 && live[i].at > q.now; i-- {
-			live[i].at = q.now
+		for i := len(live) - 1; i >= 0 && live[i].at > q.Now; i-- {
+			live[i].at = q.Now
 		}
 	}
-	d := decision{granted: used+q.n <= s.permits}
-	if !d.granted {
+	d := calls.Decision{Granted: used+q.N <= s.permits}
+	if !d.Granted {
 		free := s.permits - used
 		for _, e := range live {
-			if free += e.n; free >= q.n {
-				d.wait = min(e.at, q.now) + s.interval - q.now
+			if free += e.n; free >= q.N {
+				d.Wait = min(e.at, q.Now) + s.interval - q.Now
 				break
 			}
 		}
-	} else if q.spend {
-		live, used = append(live, logged{q.now, q.n}), used+q.n
+	} else if q.Spend {
+		live, used = append(live, logged{q.Now, q.N}), used+q.N
 		s.log, s.used = live, used
 	}
-	d.remaining = s.permits - used
+	d.Remaining = s.permits - used
 	if len(live) > 0 {
-		d.reset = min(live[len(live)-1].at, q.now) + s.interval - q.now
+		d.Reset = min(live[len(live)-1].at, q.Now) + s.interval - q.Now
 	}
 	return d
 }

@@ -5,7 +5,7 @@ package limit
 import (
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SmoothBursty is Guava's RateLimiter.create(permitsPerSecond), also in a shared form. Permits that are not
@@ -54,16 +54,11 @@ func (a SmoothBursty) bound(window time.Duration, n int64) int64 {
 	return g.bound(window.Microseconds(), n, g.most, 1)
 }
 
-func (a SmoothBursty) largest() int64 { return a.guava().largest() }
+func (a SmoothBursty) check() error { return checkGuava(a.PermitsPerSecond, "MaxBurst", a.MaxBurst) }
 
-func (a SmoothBursty) check() error                     { return checkGuava(a.PermitsPerSecond, "MaxBurst", a.MaxBurst) }
-func (a SmoothBursty) script() *dispatch.Script         { return smoothScript }
-func (a SmoothBursty) parameters() []any                { return a.guava().parameters() }
-func (a SmoothBursty) reserves() bool                   { return true }
-func (a SmoothBursty) idle() state                      { return a.guava().idle() }
-func (a SmoothBursty) stored(text string) (state, bool) { return a.guava().text(text) }
+func (a SmoothBursty) model() calls.Model { return a.guava().model() }
 
 // initial returns the state of a new limiter, which stores nothing, as in Guava.
-func (a SmoothBursty) initial(now int64) state {
+func (a SmoothBursty) initial(now int64) calls.State {
 	return &guavaState{guava: a.guava(), next: now, at: now}
 }

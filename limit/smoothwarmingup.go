@@ -5,7 +5,7 @@ package limit
 import (
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A SmoothWarmingUp is Guava's RateLimiter.create(permitsPerSecond, warmupPeriod), also in a shared form. It is a
@@ -51,16 +51,11 @@ func (a SmoothWarmingUp) bound(window time.Duration, n int64) int64 {
 	return a.guava().bound(window.Microseconds(), n, 0, 2)
 }
 
-func (a SmoothWarmingUp) largest() int64 { return a.guava().largest() }
-
 func (a SmoothWarmingUp) check() error {
 	if a.ColdFactor != 0 && !(a.ColdFactor > 1 && a.ColdFactor <= 1000) {
-		return invalid("ColdFactor %v is not more than 1 and at most 1000", a.ColdFactor)
+		return calls.Invalid("ColdFactor %v is not more than 1 and at most 1000", a.ColdFactor)
 	}
 	return checkGuava(a.PermitsPerSecond, "Warmup", a.Warmup)
 }
-func (a SmoothWarmingUp) script() *dispatch.Script         { return smoothScript }
-func (a SmoothWarmingUp) parameters() []any                { return a.guava().parameters() }
-func (a SmoothWarmingUp) reserves() bool                   { return true }
-func (a SmoothWarmingUp) idle() state                      { return a.guava().idle() }
-func (a SmoothWarmingUp) stored(text string) (state, bool) { return a.guava().text(text) }
+
+func (a SmoothWarmingUp) model() calls.Model { return a.guava().model() }

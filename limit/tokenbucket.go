@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
 // A TokenBucket is a token bucket that is refilled continuously, by Rate.Permits in each interval, up to
@@ -26,11 +26,6 @@ type TokenBucket struct {
 
 func (a TokenBucket) bound(window time.Duration, _ int64) int64 { return GCRA(a).bound(window, 0) }
 
-func (a TokenBucket) largest() int64 { return a.Burst }
+func (a TokenBucket) check() error { return GCRA(a).check() }
 
-func (a TokenBucket) check() error                     { return GCRA(a).check() }
-func (a TokenBucket) script() *dispatch.Script         { return gcraScript }
-func (a TokenBucket) parameters() []any                { return GCRA(a).parameters() }
-func (a TokenBucket) reserves() bool                   { return false }
-func (a TokenBucket) idle() state                      { return GCRA(a).idle() }
-func (a TokenBucket) stored(text string) (state, bool) { return GCRA(a).stored(text) }
+func (a TokenBucket) model() calls.Model { return GCRA(a).model() }

@@ -8,14 +8,8 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
-
-// bookAhead is how far ahead a caller that waits reserves its turn.
-const bookAhead = time.Second
-
-// leastWait is the pause before a limiter that rejects without a wait is asked again.
-const leastWait = time.Millisecond
 
 // Wait blocks until n permits of l may be used, and takes them. It returns nil when they may be used.
 //
@@ -51,13 +45,16 @@ func WaitTimeout(ctx context.Context, l Limiter, n int64, timeout time.Duration)
 
 func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
 	if ctx == nil || l == nil {
-		return false, invalid("the context or the limiter is nil")
+		return false, calls.Invalid("the context or the limiter is nil")
 	}
 	if r, ok := l.(*ratelimiter.RateLimiter); ok {
 		return waitInQueue(ctx, r, n, timeout)
 	}
 	if s, ok := l.(*Shared); ok {
-		r, err := s.waitFor(ctx, n, timeout, nil)
+		if err := s.unusable(); err != nil {
+			return false, err
+		}
+		r, err := s.calls.WaitFor(ctx, n, timeout, nil)
 		return err == nil && r.Granted, err
 	}
 	if q, ok := l.(*Local); ok && !q.made() {
@@ -69,9 +66,9 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		return false, err
 	}
 	if !r.Granted {
-		return tooLate(byContext)
+		return false, calls.TooLate(byContext)
 	}
-	err = sleep(ctx, r.Wait)
+	err = calls.Sleep(ctx, r.Wait)
 	return err == nil, err
 }
 
@@ -80,11 +77,11 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 // If the Peek fails, the RateLimiter decides, which may have an outage policy.
 func waitInQueue(ctx context.Context, l *ratelimiter.RateLimiter, n int64, timeout time.Duration) (bool, error) {
 	begin := time.Now()
-	left, byContext := timeLeft(ctx, timeout)
+	left, byContext := calls.TimeLeft(ctx, timeout)
 	if left > 0 && left < math.MaxInt64 {
 		r, err := l.Peek(ctx, n)
 		if err == nil && !r.Granted && r.Wait > left-time.Since(begin) {
-			return tooLate(byContext)
+			return false, calls.TooLate(byContext)
 		}
 	}
 	if timeout == math.MaxInt64 {
@@ -107,9 +104,9 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 	}
 	for {
 		var left time.Duration
-		left, byContext = timeLeft(ctx, timeout-time.Since(begin))
+		left, byContext = calls.TimeLeft(ctx, timeout-time.Since(begin))
 		if inAdvance != nil {
-			r, err = inAdvance.Reserve(ctx, n, min(left, bookAhead))
+			r, err = inAdvance.Reserve(ctx, n, min(left, calls.BookAhead))
 		} else {
 			r, err = l.Allow(ctx, n)
 		}
@@ -118,7 +115,7 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 		}
 		pause := r.Wait
 		if pause <= 0 {
-			pause = leastWait
+			pause = calls.LeastWait
 		}
 		due := pause
 		if inAdvance != nil {
@@ -133,112 +130,24 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 		if due > left {
 			return r, byContext, nil
 		}
-		if err := sleep(ctx, min(pause, lookEvery)); err != nil { // the permits may be available earlier
+		if err := calls.Sleep(ctx, min(pause, calls.LookEvery)); err != nil { // the permits may be available earlier
 			return ratelimiter.Result{}, byContext, err
 		}
 	}
 }
 
-// waitFor is waitFor for a shared limiter, and returns the result of the call. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) waitFor(ctx context.Context, n int64, timeout time.Duration, m *mark) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) {
-		if ctx == nil {
-			return ratelimiter.Result{}, contextError(ctx)
-		}
-		return s.wait(ctx, n, timeout, m)
-	})
-}
-
-// wait is waitFor for a shared limiter without the Hooks. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *mark) (ratelimiter.Result, error) {
-	begin := time.Now()
-	left, byContext := timeLeft(ctx, timeout)
-	qs, key := &s.config.queues, s.slot
-	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
-	if left < math.MaxInt64 {
-		w.deadline = begin.Add(left)
-	}
-	if left <= 0 || !qs.busy(key) {
-		r, err := s.reserve(ctx, n, min(left, bookAhead), m)
-		if err != nil {
-			return ratelimiter.Result{}, err
-		}
-		if r.Granted {
-			return r, sleep(ctx, r.Wait)
-		}
-		rejected := max(r.Wait, leastWait)
-		if s.config.now().algorithm.reserves() {
-			p, err := s.peek(ctx, n) // see lateLocked
-			if err != nil {
-				return ratelimiter.Result{}, err
-			}
-			rejected = max(rejected, p.Wait)
-		}
-		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
-			_, err := tooLate(byContext)
-			return ratelimiter.Result{}, err
-		}
-		w.due = begin.Add(max(r.Wait, leastWait))
-	} else {
-		if err := ctx.Err(); err != nil {
-			return ratelimiter.Result{}, err
-		}
-		if err := checkPermits(s.now().algorithm, n); err != nil {
-			return ratelimiter.Result{}, err
-		}
-		if left < math.MaxInt64 {
-			r, err := s.peek(ctx, n)
-			if err != nil {
-				return ratelimiter.Result{}, err
-			}
-			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
-				_, err := tooLate(byContext)
-				return ratelimiter.Result{}, err
-			}
-		}
-	}
-	q := qs.join(s, w)
-	qs.wait(q, w)
-	if w.err != nil || !w.result.Granted {
-		return ratelimiter.Result{}, w.err
-	}
-	return w.result, sleep(ctx, w.result.Wait)
-}
-
-// timeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.
-func timeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, byContext bool) {
-	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {
-		return time.Until(d), true
-	}
-	return timeout, false
-}
-
-// tooLate returns the outcome of a wait that would take longer than the time left.
-func tooLate(byContext bool) (bool, error) {
-	if byContext {
-		return false, context.DeadlineExceeded
-	}
-	return false, nil
-}
-
 // asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
 func asReserver(l Limiter) reserver {
-	if x, ok := l.(interface{ Algorithm() Algorithm }); ok {
-		if a := pointee(x.Algorithm()); a == nil || !a.reserves() {
+	switch x := l.(type) {
+	case interface{ reserves() bool }: // a Local, also in another type
+		if !x.reserves() {
+			return nil
+		}
+	case interface{ Algorithm() Algorithm }:
+		if a := pointee(x.Algorithm()); a == nil || !a.model().Reserves {
 			return nil
 		}
 	}
 	r, _ := l.(reserver)
 	return r
-}
-
-// sleep is [retry.Sleep], but looks at ctx only if there is time to sleep.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	return retry.Sleep(ctx, d)
 }

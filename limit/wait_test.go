@@ -73,7 +73,7 @@ func TestWaitAndContexts(t *testing.T) {
 			require.True(t, Wait(ctx, l, 1) == context.Canceled, kind)
 			require.Equal(t, p.Wait/2, time.Since(begin), kind)
 			after := redistest.Must(l.Peek(t.Context(), 1))(t)
-			if a.reserves() {
+			if a.model().Reserves {
 				require.Greater(t, after.Wait, p.Wait-p.Wait/2, "%s: the turn is spent", kind)
 			} else {
 				require.InDelta(t, p.Wait/2, after.Wait, float64(time.Microsecond), kind)

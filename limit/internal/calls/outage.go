@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"context"
@@ -16,32 +16,6 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
-
-// WithOutagePolicy sets the policy that decides requests during an outage of Redis; see ratelimiter.OutagePolicy for when one
-// begins and ends. Requests are then decided at once, with Degraded set in their Result.
-// Hooks get an event when an outage begins and when it ends.
-//
-//   - FailClosed: every request, also in [Wait], returns ratelimiter.ErrUnavailable at once.
-//   - FailOpen: every request is granted at once.
-//   - LocalQuota(r, nodes): the process grants floor(r.Permits / nodes) permits in any r.Interval, beginning one r.Interval
-//     after the outage has become known. Choose an r that the limiter would admit in the long run, since r counts whatever the
-//     algorithm is. Callers that wait do so until their time is up. A request for more than the quota returns
-//     ratelimiter.ErrUnavailable.
-//
-// When Redis is back, the process takes what its local quota granted in the last r.Interval from the limiter, before the
-// next call for the key, as [Grant.Settle] does; once, or twice if Redis fails again meanwhile. A limiter whose grants cannot
-// be settled ([ErrCannotSettle]) does not count them: for one interval it may grant the quotas in addition.
-//
-// The default is FailClosed.
-func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
-	return func(c *config) {
-		if err := p.Validate(); err != nil {
-			c.err = err
-			return
-		}
-		c.outages.policy = outage.PolicyOf(p)
-	}
-}
 
 // outages is what a limiter knows of the outages of its Redis.
 type outages struct {
@@ -91,12 +65,12 @@ func (x server) Began(_ *outage.Health, err error) {
 	for i := range x.s.config.outages.began {
 		x.s.config.outages.began[i].Happened()
 	}
-	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
+	x.s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
 }
 
 // Ended tells the hooks that the outage has ended.
 func (x server) Ended(lasted time.Duration, granted int64) {
-	x.s.config.event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
+	x.s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
 }
 
 // attempt makes one attempt at a call, tells the health of Redis how it ended, and returns how it failed, or nil.
@@ -114,7 +88,7 @@ func (s *Shared) attempt(ctx context.Context, call func() error) *retry.Error {
 }
 
 // decideLocally decides q by the policy. If Redis is not known to be down it returns err.
-func (s *Shared) decideLocally(q demand, err error) (ratelimiter.Result, error) {
+func (s *Shared) decideLocally(q Demand, err error) (ratelimiter.Result, error) {
 	o, h := &s.config.outages, s.health()
 	since, cause := h.Since()
 	if cause == nil && err != nil {
@@ -127,15 +101,15 @@ func (s *Shared) decideLocally(q demand, err error) (ratelimiter.Result, error) 
 		return ratelimiter.Result{}, err
 	}
 	r := ratelimiter.Result{Granted: true, Degraded: true}
-	if q.taken != nil {
-		*q.taken = q.n
+	if q.Taken != nil {
+		*q.Taken = q.N
 	}
 	if o.policy.Kind == outage.LocalQuota {
 		if r, err = s.takeLocally(q, since, cause); err != nil {
 			return ratelimiter.Result{}, err
 		}
 	}
-	if r.Granted && q.spend {
+	if r.Granted && q.Spend {
 		h.CountGrant()
 	}
 	return r, nil
@@ -144,34 +118,34 @@ func (s *Shared) decideLocally(q demand, err error) (ratelimiter.Result, error) 
 // unavailable returns the error of a call that Redis has not carried out because of cause.
 func (s *Shared) unavailable(cause error) error {
 	if permit.IsShortage(cause) {
-		return permit.Overloaded("a call of "+s.label(), cause)
+		return permit.Overloaded("a call of "+s.Label(), cause)
 	}
-	return fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.label(), cause)
+	return fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.Label(), cause)
 }
 
 // takeLocally decides q by the local quota.
-func (s *Shared) takeLocally(q demand, since time.Time, cause error) (ratelimiter.Result, error) {
+func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (ratelimiter.Result, error) {
 	o, key, now := &s.config.outages, s.keys[0], time.Now()
 	part := &o.quotas[hash(key)%len(o.quotas)]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	share := part.memory.Ledger(key, outage.MaxLedgers, permit.Rate{}, func(string) bool { return false })
 	if share == nil {
-		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), outage.ErrNoMemory, cause)
+		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.Label(), outage.ErrNoMemory, cause)
 	}
 	at, left, err := share.When(&o.policy, q.least(), now, since)
 	if err != nil {
-		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.label(), err, cause)
+		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.Label(), err, cause)
 	}
 	r := ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}
 	switch {
 	case !r.Granted:
-		r.Wait = max(at.Sub(now), leastWait)
-	case q.spend:
-		n := q.n
-		if q.taken != nil {
+		r.Wait = max(at.Sub(now), LeastWait)
+	case q.Spend:
+		n := q.N
+		if q.Taken != nil {
 			n = max(min(n, left), 1)
-			*q.taken = n
+			*q.Taken = n
 		}
 		share.Take(&o.policy, n, now)
 		r.Available = max(0, left-n)
@@ -186,7 +160,7 @@ func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.rdb, s.k
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {
 	o, key := &s.config.outages, s.keys[0]
-	if o.policy.Kind != outage.LocalQuota || checkSettles(s.config.now().algorithm) != nil {
+	if o.policy.Kind != outage.LocalQuota || !s.config.Now().Settles() {
 		return nil
 	}
 	part := &o.quotas[hash(key)%len(o.quotas)]
@@ -206,10 +180,10 @@ func (s *Shared) reconcile(ctx context.Context) error {
 			if b.DryRun {
 				return reply, nil, nil
 			}
-			var f flight
-			x := settlement{by: b.Runs[0].Permits}
-			f.add(&request{demand: demand{spend: true, settlement: &x}, setting: s.now(), slot: s.slot}, false)
-			if _, _, failed = s.send(ctx, &f); failed != nil {
+			var f Flight
+			x := Settlement{By: b.Runs[0].Permits}
+			f.Add(&Request{Demand: Demand{Spend: true, settlement: &x}, Setting: s.Now(), Slot: s.slot}, false)
+			if _, _, failed = s.Send(ctx, &f); failed != nil {
 				return reply, nil, &retry.Error{Err: failed, Outcome: retry.NotExecuted}
 			}
 			s.settled(&x)

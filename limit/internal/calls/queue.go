@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"context"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/permit"
+	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
 // Callers of one process that wait for permits of one key stand in a queue, first come, first served. Only for
@@ -22,10 +24,16 @@ import (
 // When another process settles a grant to less, the key is deleted or lost, or the clock of Redis is put forward, permits are
 // available earlier than the head was told. Nobody tells the process so. Therefore it looks: it asks for the head once a second.
 
+// BookAhead is how far ahead a caller that waits reserves its turn.
+const BookAhead = time.Second
+
+// LeastWait is the pause before a limiter that rejects without a wait is asked again.
+const LeastWait = time.Millisecond
+
 // lookEvery is how often the limiter is asked for permits that are not due. A wait that ends at most lookSlack later than
 // the next look does without it.
 const (
-	lookEvery = time.Second
+	LookEvery = time.Second
 	lookSlack = 100 * time.Millisecond
 )
 
@@ -40,7 +48,7 @@ type waiter struct {
 	overdue   bool      // the deadline has passed while it was
 	ended     bool
 	done      chan struct{} // closed when ended
-	mark      *mark         // of a grant that is to be settled
+	mark      *Mark         // of a grant that is to be settled
 	result    ratelimiter.Result
 	err       error
 }
@@ -63,8 +71,8 @@ type queues struct {
 	queues map[string]*queue
 }
 
-// busy reports whether anybody waits.
-func (qs *queues) busy(key string) bool {
+// Busy reports whether anybody waits.
+func (qs *queues) Busy(key string) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.queues[key] != nil
@@ -96,6 +104,69 @@ func (q *queue) tellLocked() {
 	case q.changed <- struct{}{}:
 	default:
 	}
+}
+
+// WaitFor blocks until n permits may be used, it is known that they will not be in time, or ctx is done, as WaitTimeout of package
+// limit does. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) WaitFor(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
+	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) { return s.wait(ctx, n, timeout, m) })
+}
+
+// wait is waitFor without the Hooks. The mark of the grant goes to m, unless that is nil.
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
+	if ctx == nil {
+		return ratelimiter.Result{}, ContextError(ctx)
+	}
+	begin := time.Now()
+	left, byContext := TimeLeft(ctx, timeout)
+	qs, key := &s.config.Queues, s.slot
+	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
+	if left < math.MaxInt64 {
+		w.deadline = begin.Add(left)
+	}
+	if left <= 0 || !qs.Busy(key) {
+		r, err := s.Ask(ctx, w.demand(begin))
+		if err != nil {
+			return ratelimiter.Result{}, err
+		}
+		if r.Granted {
+			return r, Sleep(ctx, r.Wait)
+		}
+		rejected := max(r.Wait, LeastWait)
+		if s.Now().Reserves {
+			p, err := s.Ask(ctx, Demand{N: n}) // see lateLocked
+			if err != nil {
+				return ratelimiter.Result{}, err
+			}
+			rejected = max(rejected, p.Wait)
+		}
+		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
+			return ratelimiter.Result{}, TooLate(byContext)
+		}
+		w.due = begin.Add(max(r.Wait, LeastWait))
+	} else {
+		if err := ctx.Err(); err != nil {
+			return ratelimiter.Result{}, err
+		}
+		if err := (&Demand{N: n}).Check(&s.Now().Model); err != nil {
+			return ratelimiter.Result{}, err
+		}
+		if left < math.MaxInt64 {
+			r, err := s.Ask(ctx, Demand{N: n})
+			if err != nil {
+				return ratelimiter.Result{}, err
+			}
+			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
+				return ratelimiter.Result{}, TooLate(byContext)
+			}
+		}
+	}
+	q := qs.join(s, w)
+	qs.wait(q, w)
+	if w.err != nil || !w.result.Granted {
+		return ratelimiter.Result{}, w.err
+	}
+	return w.result, Sleep(ctx, w.result.Wait)
 }
 
 // join puts w at the end of the queue of s.
@@ -141,7 +212,7 @@ func (qs *queues) wait(q *queue, w *waiter) {
 			qs.mu.Lock()
 			err := w.ctx.Err()
 			if s := q.limiter; !w.asked.IsZero() {
-				err = s.left(err, w.asked, s.config.lines.failure(s.keys[0]))
+				err = s.Left(err, w.asked, s.config.Lines.failure(s.keys[0]))
 			}
 			q.endLocked(w, ratelimiter.Result{}, err)
 			qs.mu.Unlock()
@@ -196,7 +267,7 @@ func (q *queue) run(qs *queues, key string) {
 		if x := q.waiters[0]; x != head {
 			head = x
 			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
-			if r, _, ok := q.limiter.config.rejected(key, x.demand(now)); ok {
+			if r, _, ok := q.limiter.config.Rejected(key, x.demand(now)); ok {
 				q.due, q.told = now.Add(r.Wait), true
 			}
 		}
@@ -233,47 +304,44 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 		return 0
 	}
 	c, key := q.limiter.config, q.limiter.slot
-	_, sent, known := c.rejected(key, q.waiters[0].demand(now))
+	_, sent, known := c.Rejected(key, q.waiters[0].demand(now))
 	switch {
 	case known && sent.After(q.asked):
 		q.asked = sent
 	case q.asked.IsZero():
 		q.asked = now
 	}
-	look := q.asked.Add(lookEvery)
+	look := q.asked.Add(LookEvery)
 	if look.Add(lookSlack).Before(q.due) {
 		return look.Sub(now)
 	}
 	return q.due.Sub(now)
 }
 
-func (w *waiter) demand(now time.Time) demand {
-	left := bookAhead
+func (w *waiter) demand(now time.Time) Demand {
+	left := BookAhead
 	if !w.deadline.IsZero() {
 		left = min(left, w.deadline.Sub(now))
 	}
-	return demand{n: w.n, atMost: atMostMicros(left), spend: true, mark: w.mark}
+	return Demand{N: w.n, AtMost: AtMostMicros(left), Spend: true, Mark: w.mark}
 }
 
 // ask requests permits for the given waiters, head first, and wakes those that were granted or can no longer make their
 // deadline.
 func (q *queue) ask(qs *queues, asked []*waiter) {
 	s, now := q.limiter, time.Now()
-	list := make([]demand, len(asked))
+	list := make([]Demand, len(asked))
 	for i, w := range asked {
 		list[i] = w.demand(now)
-		if !s.config.now().algorithm.reserves() {
-			list[i].atMost = 0
-		}
 	}
-	outcomes := s.batchAll(context.WithoutCancel(asked[0].ctx), list)
+	outcomes := s.BatchAll(context.WithoutCancel(asked[0].ctx), list)
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	begin, early := now, q.due.After(now)
 	now, q.asked = time.Now(), now
 	for i, w := range asked {
-		r, err := outcomes[i].result, outcomes[i].err
+		r, err := outcomes[i].result, outcomes[i].Err
 		w.asked = time.Time{}
 		switch {
 		case early && permit.WasNotServed(err):
@@ -283,25 +351,25 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 			continue
 		case early && i == 0:
 			// What it was told remains the instant at which it is known whether others have taken its permits.
-			if due := begin.Add(max(r.Wait, leastWait)); due.Before(q.due) {
+			if due := begin.Add(max(r.Wait, LeastWait)); due.Before(q.due) {
 				q.due = due
 			}
 		case i == 0:
-			q.due = begin.Add(max(r.Wait, leastWait))
+			q.due = begin.Add(max(r.Wait, LeastWait))
 			// Less than that is a timer that was early.
-			q.passed = q.told && !q.passed && r.Wait > leastWait
+			q.passed = q.told && !q.passed && r.Wait > LeastWait
 			q.told = true
 		}
 		if !r.Degraded { // Redis may be back in time
-			q.lateLocked(w, max(r.Wait, leastWait), now)
+			q.lateLocked(w, max(r.Wait, LeastWait), now)
 		}
 	}
 	for _, w := range q.waiters {
 		if w.overdue {
 			q.endLocked(w, ratelimiter.Result{}, nil)
 		}
-		if r, _, ok := s.config.rejected(s.slot, w.demand(now)); ok {
-			q.lateLocked(w, max(r.Wait, leastWait), now)
+		if r, _, ok := s.config.Rejected(s.slot, w.demand(now)); ok {
+			q.lateLocked(w, max(r.Wait, LeastWait), now)
 		}
 	}
 }
@@ -312,18 +380,45 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 		return
 	}
 	c := q.limiter.config
-	if c.now().algorithm.reserves() {
+	if c.Now().Reserves {
 		// Its wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 		// granted at once.
-		if r, _, ok := c.rejected(q.limiter.slot, demand{n: w.n, spend: true}); ok {
+		if r, _, ok := c.Rejected(q.limiter.slot, Demand{N: w.n, Spend: true}); ok {
 			rejected = max(rejected, r.Wait)
 		}
 	}
 	if left := w.deadline.Sub(now); rejected > left || w.overdue {
-		var err error
-		if w.byContext {
-			err = context.DeadlineExceeded
-		}
-		q.endLocked(w, ratelimiter.Result{}, err)
+		q.endLocked(w, ratelimiter.Result{}, TooLate(w.byContext))
 	}
 }
+
+// TimeLeft returns the shorter of timeout and the time until the deadline of ctx, and whether it is the latter.
+func TimeLeft(ctx context.Context, timeout time.Duration) (left time.Duration, byContext bool) {
+	if d, ok := ctx.Deadline(); ok && time.Until(d) < timeout {
+		return time.Until(d), true
+	}
+	return timeout, false
+}
+
+// TooLate returns the error of a wait that would take longer than the time left, which is none if that is not until the deadline of a
+// context.
+func TooLate(byContext bool) error {
+	if byContext {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// Sleep is [retry.Sleep], but looks at ctx only if there is time to sleep.
+func Sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	return retry.Sleep(ctx, d)
+}
+
+// Longest is how far in advance permits can be reserved: a year, so that instants are exact in Lua.
+const Longest = 365 * 24 * time.Hour
+
+// AtMostMicros returns how long a caller would wait, in µs.
+func AtMostMicros(d time.Duration) int64 { return min(max(d, 0), Longest).Microseconds() }

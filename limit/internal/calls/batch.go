@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"context"
@@ -13,18 +13,15 @@ import (
 )
 
 // batch has q decided, by a call of its own or together with others.
-func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error) {
-	l, begins := &s.config.lines, s.config.outages.begins()
-	if s.down() {
-		return s.decideLocally(q, nil)
+func (s *Shared) batch(ctx context.Context, q Demand) (ratelimiter.Result, error) {
+	l, begins := &s.config.Lines, s.config.outages.begins()
+	r, result, err := s.prepare(ctx, q)
+	if r == nil {
+		return result, err
 	}
-	n, err := s.inForce(ctx, q)
-	if err != nil {
-		return s.withoutSetting(ctx, q, err)
-	}
-	r, inline := l.request(ctx, q, n, s.slot), s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
+	inline := s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
 	if x := l.board(s.keys[0], inline, r); x != nil && inline {
-		x.flight.add(r, false)
+		x.flight.Add(r, false)
 		s.flyFor(ctx, x)
 		return l.deliver(r)
 	} else if x != nil {
@@ -36,53 +33,60 @@ func (s *Shared) batch(ctx context.Context, q demand) (ratelimiter.Result, error
 // An outcome is what a request comes to.
 type outcome struct {
 	result ratelimiter.Result
-	err    error
+	Err    error
 }
 
-// batchAll is batch for several requests.
-func (s *Shared) batchAll(ctx context.Context, list []demand) []outcome {
-	l, begins := &s.config.lines, s.config.outages.begins()
-	outcomes, requests := make([]outcome, len(list)), make([]*request, len(list))
-	if s.down() {
-		for i, q := range list {
-			outcomes[i].result, outcomes[i].err = s.decideLocally(q, nil)
-		}
-		return outcomes
-	}
-	var boarded []*request
+// BatchAll is batch for several requests.
+func (s *Shared) BatchAll(ctx context.Context, list []Demand) []outcome {
+	begins := s.config.outages.begins()
+	outcomes, requests := make([]outcome, len(list)), make([]*Request, len(list))
+	var boarded []*Request
 	for i, q := range list {
-		n, err := s.inForce(ctx, q)
-		if err != nil {
-			outcomes[i].result, outcomes[i].err = s.withoutSetting(ctx, q, err)
-			continue
+		requests[i], outcomes[i].result, outcomes[i].Err = s.prepare(ctx, q)
+		if requests[i] != nil {
+			boarded = append(boarded, requests[i])
 		}
-		requests[i] = l.request(ctx, q, n, s.slot)
-		boarded = append(boarded, requests[i])
 	}
-	if len(boarded) == 0 {
-		return outcomes
-	}
-	if x := l.board(s.keys[0], false, boarded...); x != nil {
-		s.goOn(x)
+	if boarded != nil {
+		if x := s.config.Lines.board(s.keys[0], false, boarded...); x != nil {
+			s.goOn(x)
+		}
 	}
 	for i, r := range requests {
-		if r == nil {
-			continue
+		if r != nil {
+			outcomes[i].result, outcomes[i].Err = s.await(ctx, r, begins)
 		}
-		outcomes[i].result, outcomes[i].err = s.await(ctx, r, begins)
 	}
 	return outcomes
 }
 
+// prepare returns a request for q, or nil and its outcome if it has one without a call: by the policy while Redis is down, or an error
+// if it is not known which setting is in force.
+func (s *Shared) prepare(ctx context.Context, q Demand) (*Request, ratelimiter.Result, error) {
+	if s.down() {
+		r, err := s.decideLocally(q, nil)
+		return nil, r, err
+	}
+	n, err := s.inForce(ctx, q)
+	if err != nil && ctx.Err() == nil && errors.Is(err, ratelimiter.ErrUnavailable) {
+		r, err := s.decideLocally(q, err)
+		return nil, r, err
+	}
+	if err != nil {
+		return nil, ratelimiter.Result{}, err
+	}
+	return s.config.Lines.request(ctx, q, n, s.slot), ratelimiter.Result{}, nil
+}
+
 // await blocks until r has an outcome, ctx is done, or begins is closed and Redis is down.
-func (s *Shared) await(ctx context.Context, r *request, begins <-chan struct{}) (ratelimiter.Result, error) {
+func (s *Shared) await(ctx context.Context, r *Request, begins <-chan struct{}) (ratelimiter.Result, error) {
 	for began := time.Now(); ; {
 		select {
 		case <-r.done:
-			return s.config.lines.deliver(r)
+			return s.config.Lines.deliver(r)
 		case <-ctx.Done():
 			r.left.Store(true)
-			return ratelimiter.Result{}, s.left(ctx.Err(), began, s.config.lines.failure(s.keys[0]))
+			return ratelimiter.Result{}, s.Left(ctx.Err(), began, s.config.Lines.failure(s.keys[0]))
 		case <-begins:
 			if begins = s.config.outages.begins(); s.down() && len(r.done) == 0 && r.left.CompareAndSwap(false, true) { // and not another part of Redis
 				return s.decideLocally(r.asked(), nil)
@@ -92,11 +96,11 @@ func (s *Shared) await(ctx context.Context, r *request, begins <-chan struct{}) 
 }
 
 // settled forgets what is known from before a settlement, and lets those who wait ask again for what it has given back.
-func (s *Shared) settled(x *settlement) {
+func (s *Shared) settled(x *Settlement) {
 	x.done = true
-	s.config.known.forget(s.slot)
-	if x.by < 0 {
-		s.config.queues.look(s.slot)
+	s.config.Known.forget(s.slot)
+	if x.By < 0 {
+		s.config.Queues.look(s.slot)
 	}
 }
 
@@ -110,15 +114,15 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 	var reply []any
 	var sent time.Time
 	if err == nil {
-		reply, sent, err = s.send(ctx, f)
+		reply, sent, err = s.Send(ctx, f)
 	}
 	if err == nil {
 		if change := f.settlement(); change != nil {
 			s.settled(change)
 		} else if answer, ok := reply[2].(string); ok {
-			err = s.decideAgain(f, reply, answer)
+			err = s.DecideAgain(f, reply, answer)
 		} else {
-			err = s.decide(f, reply, sent)
+			err = s.Decide(f, reply, sent)
 		}
 	}
 	if err != nil {
@@ -127,12 +131,12 @@ func (s *Shared) fly(ctx context.Context, x *line) {
 }
 
 // fail makes err the outcome of the requests of f, or has the outage policy decide them.
-func (s *Shared) fail(ctx context.Context, f *flight, err error) {
-	for i := range f.runs {
-		for _, r := range f.runs[i].calls {
-			r.result, r.err, r.again = ratelimiter.Result{}, err, false
+func (s *Shared) fail(ctx context.Context, f *Flight, err error) {
+	for i := range f.Runs {
+		for _, r := range f.Runs[i].Calls {
+			r.Result, r.err, r.Again = ratelimiter.Result{}, err, false
 			if errors.Is(err, ratelimiter.ErrUnavailable) && r.left.CompareAndSwap(false, true) {
-				r.result, r.err = s.decideLocally(r.demand, err)
+				r.Result, r.err = s.decideLocally(r.Demand, err)
 			}
 		}
 	}
@@ -140,13 +144,13 @@ func (s *Shared) fail(ctx context.Context, f *flight, err error) {
 
 // land tells the callers of x's flight their outcomes. Requests that have none go before those that wait.
 func (s *Shared) land(x *line) {
-	var again []*request
+	var again []*Request
 	f := &x.flight
-	for i := range f.runs {
-		for j, r := range f.runs[i].calls {
-			f.runs[i].calls[j] = nil // the caller may use it again
-			if r.again {
-				r.again = false
+	for i := range f.Runs {
+		for j, r := range f.Runs[i].Calls {
+			f.Runs[i].Calls[j] = nil // the caller may use it again
+			if r.Again {
+				r.Again = false
 				again = append(again, r)
 			} else {
 				r.done <- struct{}{}
@@ -154,18 +158,18 @@ func (s *Shared) land(x *line) {
 		}
 	}
 	if again != nil {
-		s.config.lines.putBack(x, again)
+		s.config.Lines.putBack(x, again)
 	}
 }
 
 // fill is lines.fill, where what is known to be rejected is rejected.
 func (s *Shared) fill(x *line) bool {
 	c := s.config
-	return c.lines.fill(x, c.now().algorithm.reserves(), func(r *request) (ok bool) {
+	return c.Lines.fill(x, c.Now().Reserves, func(r *Request) (ok bool) {
 		if r.settlement != nil {
 			return false
 		}
-		r.result, _, ok = c.rejected(r.slot, r.demand)
+		r.Result, _, ok = c.Rejected(r.Slot, r.Demand)
 		return ok
 	})
 }
@@ -194,8 +198,8 @@ func (s *Shared) flyAll(x *line) {
 		}
 	}()
 	for more := true; more; more = s.fill(x) {
-		s.fly(context.WithoutCancel(x.flight.runs[0].calls[0].ctx), x)
-		n := x.flight.requests
+		s.fly(context.WithoutCancel(x.flight.Runs[0].Calls[0].ctx), x)
+		n := x.flight.Requests
 		s.land(x)
 		if n > 1 {
 			// The callers that have their outcomes may ask again at once. Let them, so that their

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"encoding/base64"
@@ -17,8 +17,8 @@ import (
 // The zero value is ready for use.
 type ids struct {
 	mu     sync.Mutex
-	random string
-	next   int
+	Random string
+	Next   int
 }
 
 // idsOfASequence is how many ids begin alike. What an ended sequence leaves in Redis is dropped as that of a
@@ -29,15 +29,15 @@ const idsOfASequence = 1_000_000
 func (i *ids) id(forget bool) string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.random == "" || i.next == idsOfASequence {
+	if i.Random == "" || i.Next == idsOfASequence {
 		bits := binary.NativeEndian.AppendUint64(nil, rand.Uint64())
-		i.random, i.next = ";"+base64.RawURLEncoding.EncodeToString(bits[:6]), 0
+		i.Random, i.Next = ";"+base64.RawURLEncoding.EncodeToString(bits[:6]), 0
 	}
-	text := append(make([]byte, 0, 16), i.random...)
+	text := append(make([]byte, 0, 16), i.Random...)
 	for unit := idsOfASequence / 10; unit > 0; unit /= 10 {
-		text = append(text, byte('0'+i.next/unit%10))
+		text = append(text, byte('0'+i.Next/unit%10))
 	}
-	i.next++
+	i.Next++
 	if forget {
 		text = append(text[:0], text[1:]...)
 		text[0] = '-'
@@ -53,7 +53,7 @@ func forgotten(id string) bool { return strings.HasPrefix(id, "-") }
 func (i *ids) anew(id string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.random == id[:len(i.random)] {
-		i.random = ""
+	if i.Random == id[:len(i.Random)] {
+		i.Random = ""
 	}
 }

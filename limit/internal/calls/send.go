@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"cmp"
@@ -17,36 +17,36 @@ import (
 // A call is the call of a script for a flight, with all its attempts.
 type call struct {
 	*Shared
-	flight *flight
+	flight *Flight
 	id     string
 	since  int64 // see first and unknown
 	tries  retry.Attempts
 	last   error // of the last attempt
 }
 
-func (s *Shared) newCall(f *flight) call {
-	x := call{Shared: s, flight: f, since: first, tries: retry.Attempts{Begin: time.Now()}}
+func (s *Shared) newCall(f *Flight) call {
+	x := call{Shared: s, flight: f, since: First, tries: retry.Attempts{Begin: time.Now()}}
 	if f.spends() {
-		x.id = s.config.ids.id(s.config.withoutReplay)
+		x.id = s.config.IDs.id(s.config.WithoutReplay)
 	}
 	f.begun = x.tries.Begin
 	if change := f.settlement(); change != nil && change.id != "" {
-		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, unknown, true
+		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, Unknown, true
 	}
 	return x
 }
 
-// send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
+// Send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
 // the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one. ctx must not end: see lines.
-func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Time, err error) {
+func (s *Shared) Send(ctx context.Context, f *Flight) (reply []any, sent time.Time, err error) {
 	x := s.newCall(f)
 	n, keys := f.setting(), s.redisKeys(f.setting())
-	for script, requests := n.algorithm.script(), requests(f); ; {
+	for script, requests := n.Script, requests(f); ; {
 		if err := x.ready(); err != nil {
 			return nil, sent, err
 		}
 		f.id = x.id
-		cmd, err := s.config.command(n, keys, requests, x.id, x.since)
+		cmd, err := s.config.Command(n, keys, requests, x.id, x.since)
 		if err != nil {
 			return nil, sent, err
 		}
@@ -58,7 +58,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 		sent = time.Now()
 		failure := s.attempt(ctx, func() (err error) {
 			answer, err = script.Once(ctx, to, cmd)
-			s.config.called(script.Name, f.requests, sent, err)
+			s.config.called(script.Name, f.Requests, sent, err)
 			return err
 		})
 		if failure != nil {
@@ -72,7 +72,7 @@ func (s *Shared) send(ctx context.Context, f *flight) (reply []any, sent time.Ti
 			return nil, sent, err
 		}
 		if !again {
-			reply, err = s.read(answer)
+			reply, err = s.Read(answer)
 			return reply, sent, err
 		}
 	}
@@ -97,10 +97,10 @@ func (x *call) failed(failure *retry.Error) error {
 		change.id, change.begun = x.id, x.flight.begun // it may be settled again only as the same call
 	}
 	x.last = err
-	x.config.lines.failing(x.keys[0], err)
+	x.config.Lines.failing(x.keys[0], err)
 	again := x.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
-		return fmt.Errorf("limit: a call of %s: %w", x.label(), failure.Err)
+		return fmt.Errorf("limit: a call of %s: %w", x.Label(), failure.Err)
 	}
 	x.health().Await(nil, nil)
 	if !again || x.tries.Replay && forgotten(x.id) || x.flight.abandoned() {
@@ -109,8 +109,8 @@ func (x *call) failed(failure *retry.Error) error {
 		}
 		return x.unavailable(err)
 	}
-	if x.tries.Replay && x.flight.spends() && x.since == first {
-		x.since = unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
+	if x.tries.Replay && x.flight.spends() && x.since == First {
+		x.since = Unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
 	} else {
 		x.tries.Pause(nil, nil)
 	}
@@ -122,25 +122,25 @@ func (x *call) refused(answer any) (again bool, err error) {
 	c := x.config
 	if now, ok := refused(answer, notDated); ok {
 		if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, x.label())
+			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, x.Label())
 		}
 		x.flight.setting().redate(now)
 		return true, nil
 	}
 	now, ok := refused(answer, undecided)
-	if !ok || x.since > unknown {
+	if !ok || x.since > Unknown {
 		return false, nil
 	}
-	if x.since == unknown {
+	if x.since == Unknown {
 		x.since = now - elapsed(x.flight.begun)
 		return true, nil
 	}
 	// No earlier attempt of it can have run. So another process has the same ids.
 	if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, x.label())
+		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, x.Label())
 	}
-	c.ids.anew(x.id)
-	x.id = c.ids.id(c.withoutReplay)
+	c.IDs.anew(x.id)
+	x.id = c.IDs.id(c.WithoutReplay)
 	return true, nil
 }
 
@@ -150,7 +150,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 	var last error // of the last attempt
 	for {
 		if err := ctx.Err(); err != nil {
-			return s.left(err, tries.Begin, last)
+			return s.Left(err, tries.Begin, last)
 		}
 		if _, down := s.health().Outage(); down != nil {
 			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, cmp.Or(last, down))
@@ -178,10 +178,10 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 	}
 }
 
-// left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
+// Left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
-func (s *Shared) left(err error, began time.Time, last error) error {
-	return permit.Left("a call of "+s.label(), began, cmp.Or(s.shortage(), last), err)
+func (s *Shared) Left(err error, began time.Time, last error) error {
+	return permit.Left("a call of "+s.Label(), began, cmp.Or(s.shortage(), last), err)
 }
 
 // What a script replies, with its time, where it does not decide.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"context"
@@ -17,46 +17,46 @@ import (
 // its callers have left: that a process has one call of a key in flight at a time is what replays rest on (see ids). So a
 // caller makes its call itself only if it cannot leave.
 
-// A request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
+// A Request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
 // the request, and await hands it over.
-type request struct {
-	demand             // its taken and mark point to permits and own
-	setting   *setting // by which it is decided
-	slot      string   // see Shared.slot
+type Request struct {
+	Demand             // its Taken and Mark point to permits and own
+	Setting   *Setting // by which it is decided
+	Slot      string   // see Shared.slot
 	ctx       context.Context
 	done      chan struct{} // has an element when it has an outcome
 	left      atomic.Bool   // the caller has left, or the outage policy decides
-	result    ratelimiter.Result
+	Result    ratelimiter.Result
 	err       error
 	permits   int64
-	own       mark
+	own       Mark
 	toPermits *int64 // where the caller wants them
-	toMark    *mark
-	again     bool // it has no outcome yet
+	toMark    *Mark
+	Again     bool // it has no outcome yet
 }
 
-// A run is a number of equal requests.
-type run struct {
-	n, atMost int64
-	spend     bool
+// A Run is a number of equal requests.
+type Run struct {
+	N, AtMost int64
+	Spend     bool
 	upTo      bool // one request that takes what there is, up to n
-	calls     []*request
+	Calls     []*Request
 }
 
-// A flight is one call of a script, with the requests that it decides.
-type flight struct {
-	runs     []run
-	requests int
+// A Flight is one call of a script, with the requests that it decides.
+type Flight struct {
+	Runs     []Run
+	Requests int
 	begun    time.Time // when it was first sent
 	id       string    // of the call; empty if it takes nothing
 }
 
-// epoch returns what the state has of the id of f, if the limiter begins with it.
-func (f *flight) epoch() epoch {
+// Epoch returns what the state has of the id of f, if the limiter begins with it.
+func (f *Flight) Epoch() Epoch {
 	if f.id == "" {
-		return epoch{}
+		return Epoch{}
 	}
-	return epochOf(f.id[1:])
+	return EpochOf(f.id[1:])
 }
 
 // maxRuns and maxRequests bound a flight, and so the time that its script takes.
@@ -65,61 +65,61 @@ const (
 	maxRequests = 1024
 )
 
-// add adds r to the run of its equals, and to a new one if there is none. Nobody can tell in which order requests
+// Add adds r to the run of its equals, and to a new one if there is none. Nobody can tell in which order requests
 // came that wait for one flight, except that turns are given in that order. It reports false if f is full.
-func (f *flight) add(r *request, reserves bool) bool {
-	if f.requests == maxRequests || f.requests > 0 && (r.settlement != nil || f.settlement() != nil || r.setting != f.setting()) {
+func (f *Flight) Add(r *Request, reserves bool) bool {
+	if f.Requests == maxRequests || f.Requests > 0 && (r.settlement != nil || f.settlement() != nil || r.Setting != f.setting()) {
 		return false
 	}
 	i := 0
 	if reserves {
-		i = max(0, len(f.runs)-1)
+		i = max(0, len(f.Runs)-1)
 	}
-	for ; i < len(f.runs); i++ {
-		if x := &f.runs[i]; x.n == r.n && x.atMost == r.atMost && x.spend == r.spend && !x.upTo && r.taken == nil {
+	for ; i < len(f.Runs); i++ {
+		if x := &f.Runs[i]; x.N == r.N && x.AtMost == r.AtMost && x.Spend == r.Spend && !x.upTo && r.Taken == nil {
 			break
 		}
 	}
 	if i == maxRuns {
 		return false
 	}
-	if i == len(f.runs) {
-		if i < cap(f.runs) {
-			f.runs = f.runs[:i+1] // with the slice of calls that it had
+	if i == len(f.Runs) {
+		if i < cap(f.Runs) {
+			f.Runs = f.Runs[:i+1] // with the slice of calls that it had
 		} else {
-			f.runs = append(f.runs, run{})
+			f.Runs = append(f.Runs, Run{})
 		}
-		x := &f.runs[i]
-		x.n, x.atMost, x.spend, x.upTo, x.calls = r.n, r.atMost, r.spend, r.taken != nil, x.calls[:0]
+		x := &f.Runs[i]
+		x.N, x.AtMost, x.Spend, x.upTo, x.Calls = r.N, r.AtMost, r.Spend, r.Taken != nil, x.Calls[:0]
 	}
-	f.runs[i].calls = append(f.runs[i].calls, r)
-	f.requests++
+	f.Runs[i].Calls = append(f.Runs[i].Calls, r)
+	f.Requests++
 	return true
 }
 
-func (f *flight) reset() {
-	for i := range f.runs {
-		clear(f.runs[i].calls)
+func (f *Flight) reset() {
+	for i := range f.Runs {
+		clear(f.Runs[i].Calls)
 	}
-	f.runs, f.requests = f.runs[:0], 0
+	f.Runs, f.Requests = f.Runs[:0], 0
 }
 
 // settlement returns the settlement that f makes, alone, or nil.
-func (f *flight) settlement() *settlement { return f.runs[0].calls[0].settlement }
+func (f *Flight) settlement() *Settlement { return f.Runs[0].Calls[0].settlement }
 
 // setting returns by which setting all requests of f are decided.
-func (f *flight) setting() *setting { return f.runs[0].calls[0].setting }
+func (f *Flight) setting() *Setting { return f.Runs[0].Calls[0].Setting }
 
 // single reports whether f has one request, for all of its permits or none.
-func (f *flight) single() bool { return f.requests == 1 && !f.runs[0].upTo }
+func (f *Flight) single() bool { return f.Requests == 1 && !f.Runs[0].upTo }
 
 // slot returns where what is known of the key of f is kept.
-func (f *flight) slot() string { return f.runs[0].calls[0].slot }
+func (f *Flight) slot() string { return f.Runs[0].Calls[0].Slot }
 
 // spends reports whether f can take permits.
-func (f *flight) spends() bool {
-	for i := range f.runs {
-		if f.runs[i].spend {
+func (f *Flight) spends() bool {
+	for i := range f.Runs {
+		if f.Runs[i].Spend {
 			return true
 		}
 	}
@@ -127,9 +127,9 @@ func (f *flight) spends() bool {
 }
 
 // abandoned reports whether all callers have left.
-func (f *flight) abandoned() bool {
-	for i := range f.runs {
-		for _, r := range f.runs[i].calls {
+func (f *Flight) abandoned() bool {
+	for i := range f.Runs {
+		for _, r := range f.Runs[i].Calls {
 			if !r.left.Load() {
 				return false
 			}
@@ -142,61 +142,71 @@ func (f *flight) abandoned() bool {
 // a flight.
 type line struct {
 	key     string
-	waiting []*request
-	flight  flight
+	waiting []*Request
+	flight  Flight
 	failure error // of the last attempt at the flight
 }
 
 // lines are the lines of all keys.
 type lines struct {
-	shards [16]struct {
-		mu    sync.Mutex
-		lines map[string]*line
-		_     [40]byte
-	}
+	Shards   [16]lineShard
 	requests sync.Pool
 	idle     sync.Pool
+}
+
+type lineShard struct {
+	mu    sync.Mutex
+	Lines map[string]*line
+	_     [40]byte
+}
+
+// lock locks the shard of a key and returns it.
+func (l *lines) lock(key string) *lineShard {
+	s := &l.Shards[hash(key)%len(l.Shards)]
+	s.mu.Lock()
+	return s
 }
 
 var seed = maphash.MakeSeed()
 
 func hash(key string) int { return int(maphash.String(seed, key) >> 1) }
 
-func shard(key string) int { return hash(key) % 16 }
-
-func (l *lines) request(ctx context.Context, q demand, n *setting, slot string) *request {
-	r, _ := l.requests.Get().(*request)
+func (l *lines) request(ctx context.Context, q Demand, n *Setting, slot string) *Request {
+	r, _ := l.requests.Get().(*Request)
 	if r == nil {
-		r = &request{done: make(chan struct{}, 1)}
+		r = &Request{done: make(chan struct{}, 1)}
 	}
-	r.demand, r.setting, r.slot, r.ctx, r.err, r.again = q, n, slot, ctx, nil, false
-	r.toPermits, r.toMark = q.taken, q.mark
-	if q.taken != nil {
-		r.taken = &r.permits
+	if !n.Reserves {
+		q.AtMost = 0 // so that all are equal
 	}
-	if q.mark != nil {
-		r.mark, r.own = &r.own, mark{}
+	r.Demand, r.Setting, r.Slot, r.ctx, r.err, r.Again = q, n, slot, ctx, nil, false
+	r.toPermits, r.toMark = q.Taken, q.Mark
+	if q.Taken != nil {
+		r.Taken = &r.permits
+	}
+	if q.Mark != nil {
+		r.Mark, r.own = &r.own, Mark{}
 	}
 	r.left.Store(false)
 	return r
 }
 
 // asked returns what the caller of r asks for.
-func (r *request) asked() demand {
-	q := r.demand
-	q.taken, q.mark = r.toPermits, r.toMark
+func (r *Request) asked() Demand {
+	q := r.Demand
+	q.Taken, q.Mark = r.toPermits, r.toMark
 	return q
 }
 
 // deliver returns the outcome of r, and makes r available again. Nobody else may have it.
-func (l *lines) deliver(r *request) (ratelimiter.Result, error) {
+func (l *lines) deliver(r *Request) (ratelimiter.Result, error) {
 	if r.toPermits != nil {
 		*r.toPermits = r.permits
 	}
 	if r.toMark != nil {
 		*r.toMark = r.own
 	}
-	result, err := r.result, r.err
+	result, err := r.Result, r.err
 	r.ctx, r.toPermits, r.toMark = nil, nil, nil
 	l.requests.Put(r)
 	return result, err
@@ -204,11 +214,10 @@ func (l *lines) deliver(r *request) (ratelimiter.Result, error) {
 
 // board adds the requests to the line of a key that has a flight, and returns nil. Otherwise it returns a new
 // line, whose flights the caller has to make, and to which it adds the requests unless inline is set.
-func (l *lines) board(key string, inline bool, requests ...*request) *line {
-	s := &l.shards[shard(key)]
-	s.mu.Lock()
+func (l *lines) board(key string, inline bool, requests ...*Request) *line {
+	s := l.lock(key)
 	defer s.mu.Unlock()
-	if line := s.lines[key]; line != nil {
+	if line := s.Lines[key]; line != nil {
 		line.waiting = append(line.waiting, requests...)
 		return nil
 	}
@@ -217,10 +226,10 @@ func (l *lines) board(key string, inline bool, requests ...*request) *line {
 		x = &line{}
 	}
 	x.key = key
-	if s.lines == nil {
-		s.lines = map[string]*line{}
+	if s.Lines == nil {
+		s.Lines = map[string]*line{}
 	}
-	s.lines[key] = x
+	s.Lines[key] = x
 	if !inline {
 		x.waiting = append(x.waiting, requests...)
 	}
@@ -229,9 +238,8 @@ func (l *lines) board(key string, inline bool, requests ...*request) *line {
 
 // fill fills the flight of x with those that wait, except for callers that have left and requests that known
 // decides. It reports false if that is nothing, and then the line has ended.
-func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
-	s := &l.shards[shard(x.key)]
-	s.mu.Lock()
+func (l *lines) fill(x *line, reserves bool, known func(*Request) bool) bool {
+	s := l.lock(x.key)
 	defer s.mu.Unlock()
 	x.flight.reset()
 	x.failure = nil
@@ -239,7 +247,7 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 	for _, r := range x.waiting {
 		if known(r) {
 			r.done <- struct{}{}
-		} else if !r.left.Load() && !x.flight.add(r, reserves) {
+		} else if !r.left.Load() && !x.flight.Add(r, reserves) {
 			break
 		}
 		taken++
@@ -247,10 +255,10 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 	rest := copy(x.waiting, x.waiting[taken:])
 	clear(x.waiting[rest:])
 	x.waiting = x.waiting[:rest]
-	if x.flight.requests > 0 {
+	if x.flight.Requests > 0 {
 		return true
 	}
-	delete(s.lines, x.key)
+	delete(s.Lines, x.key)
 	if cap(x.waiting) <= maxRequests {
 		l.idle.Put(x)
 	}
@@ -259,29 +267,26 @@ func (l *lines) fill(x *line, reserves bool, known func(*request) bool) bool {
 
 // failing records how an attempt at a call of a key has failed, for those who leave before the next one succeeds.
 func (l *lines) failing(key string, err error) {
-	s := &l.shards[shard(key)]
-	s.mu.Lock()
+	s := l.lock(key)
 	defer s.mu.Unlock()
-	if x := s.lines[key]; x != nil {
+	if x := s.Lines[key]; x != nil {
 		x.failure = err
 	}
 }
 
 // failure returns how the last attempt at the call of a key that is in flight has failed, or nil.
 func (l *lines) failure(key string) error {
-	s := &l.shards[shard(key)]
-	s.mu.Lock()
+	s := l.lock(key)
 	defer s.mu.Unlock()
-	if x := s.lines[key]; x != nil {
+	if x := s.Lines[key]; x != nil {
 		return x.failure
 	}
 	return nil
 }
 
 // putBack puts requests in front of those that wait.
-func (l *lines) putBack(x *line, requests []*request) {
-	s := &l.shards[shard(x.key)]
-	s.mu.Lock()
+func (l *lines) putBack(x *line, requests []*Request) {
+	s := l.lock(x.key)
 	defer s.mu.Unlock()
 	x.waiting = append(requests, x.waiting...)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package limit
+package calls
 
 import (
 	"sync"
@@ -16,20 +16,20 @@ import (
 // that second.
 
 const (
-	// knownFor is how long after it was asked for a rejection is known.
-	knownFor = time.Second
-	// mostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
+	// KnownFor is how long after it was asked for a rejection is known.
+	KnownFor = time.Second
+	// MostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
 	// their Redis keys may be, so that forged keys do not fill the memory.
-	mostKnown, longestKnown = 4096, 512
+	MostKnown, longestKnown = 4096, 512
 	// mostSizes bounds how many request sizes a log remembers as rejected.
 	mostSizes = 8
 )
 
-// A rejection is what the process knows about a key of which permits were rejected. It does not change.
-type rejection struct {
-	state state // that Redis had at the instant now
-	now   int64
-	sent  time.Time // no later than now, by the clock of this process
+// A Rejection is what the process knows about a key of which permits were rejected. It does not change.
+type Rejection struct {
+	State State // that Redis had at the instant now
+	Now   int64
+	Sent  time.Time // no later than now, by the clock of this process
 	sizes []size    // of a log, whose state does not say when permits come back
 }
 
@@ -45,75 +45,70 @@ type size struct {
 // A slot has the rejection of one key.
 type slot struct {
 	key string
-	atomic.Pointer[rejection]
+	atomic.Pointer[Rejection]
 }
 
 // known has the rejections of all keys of a limiter. The zero value is empty.
 type known struct {
-	slots sync.Map // from keys to *slot
+	Slots sync.Map // from keys to *slot
 
 	mu   sync.Mutex
-	ring []*slot // those in slots
+	Ring []*slot // those in slots
 	hand int     // the next one in ring to be looked at
 }
 
-// rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
-func (c *config) rejected(key string, q demand) (ratelimiter.Result, time.Time, bool) {
-	q.n = q.least()
-	v, ok := c.known.slots.Load(key)
+// Rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
+func (c *Limiter) Rejected(key string, q Demand) (result ratelimiter.Result, sent time.Time, ok bool) {
+	v, ok := c.Known.Slots.Load(key)
 	if !ok {
 		return ratelimiter.Result{}, time.Time{}, false
 	}
 	r := v.(*slot).Load()
-	if r.sizes != nil {
-		for i := range r.sizes {
-			x := &r.sizes[i]
-			if x.n != q.n {
-				continue
-			}
+	q.N = q.least()
+	for i := range r.sizes {
+		if x := &r.sizes[i]; x.n == q.N {
 			passed, ok := c.passed(x.now, x.sent)
-			if !ok || passed >= x.valid {
-				return ratelimiter.Result{}, time.Time{}, false
-			}
-			result := x.result
+			result = x.result
 			result.Wait -= passed
 			result.Reset -= passed
-			return result, x.sent, true
+			return result, x.sent, ok && passed < x.valid
 		}
+	}
+	passed, ok := c.passed(r.Now, r.Sent)
+	if !ok || r.sizes != nil {
 		return ratelimiter.Result{}, time.Time{}, false
 	}
-	passed, ok := c.passed(r.now, r.sent)
-	if !ok {
-		return ratelimiter.Result{}, time.Time{}, false
-	}
-	q.now, q.spend = r.now+passed.Microseconds(), false
-	d := r.state.take(q, epoch{})
-	return d.result(), r.sent, !d.granted
+	q.Now, q.Spend = r.Now+passed.Microseconds(), false
+	d := r.State.Take(q, Epoch{})
+	return d.Result(), r.Sent, !d.Granted
 }
+
+// Remembered reports whether the key of s is short enough to be remembered.
+func (s *Shared) Remembered() bool { return len(s.keys[0]) <= longestKnown }
 
 // passed returns how much time has passed since now, which was not before sent, in whole microseconds rounded
 // up. It reports false if that is too long for a rejection to be known, or not known itself.
-func (c *config) passed(now int64, sent time.Time) (time.Duration, bool) {
+func (c *Limiter) passed(now int64, sent time.Time) (time.Duration, bool) {
 	d := time.Since(sent)
-	if c.clock != nil {
-		d = micros(c.clock().UnixMicro() - now)
+	if c.Clock != nil {
+		d = micros(c.Clock().UnixMicro() - now)
 	}
 	if rest := d % time.Microsecond; rest > 0 {
 		d += time.Microsecond - rest
 	}
-	return d, d >= 0 && d < knownFor
+	return d, d >= 0 && d < KnownFor
 }
 
-// learn takes in what a reply says. Nothing is known of a key of which nothing was rejected, since its clock
+// Learn takes in what a reply says. Nothing is known of a key of which nothing was rejected, since its clock
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
-func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {
-	if !f.spends() || s.config.withoutKnown {
+func (k *known) Learn(s *Shared, f *Flight, rejected bool, r Rejection) {
+	if !f.spends() || s.config.WithoutKnown {
 		return
 	}
 	key := f.slot()
-	v, there := k.slots.Load(key)
-	if _, log := r.state.(*seenLog); log && rejected {
+	v, there := k.Slots.Load(key)
+	if _, isLog := r.State.(log); isLog && rejected {
 		var before []size
 		if there {
 			before = v.(*slot).Load().sizes
@@ -136,12 +131,12 @@ func (k *known) learn(s *Shared, f *flight, rejected bool, r rejection) {
 }
 
 // sizes returns which requests of f were rejected, and before those, no more than mostSizes in all.
-func sizes(f *flight, r rejection, before []size) []size {
+func sizes(f *Flight, r Rejection, before []size) []size {
 	var list []size
-	for i := range f.runs {
-		calls := f.runs[i].calls
-		if last := calls[len(calls)-1]; !last.result.Granted && len(list) < mostSizes {
-			list = append(list, size{last.least(), last.result, min(last.result.Wait, micros(r.state.(*seenLog).due-r.now)), r.now, r.sent})
+	for i := range f.Runs {
+		calls := f.Runs[i].Calls
+		if last := calls[len(calls)-1]; !last.Result.Granted && len(list) < mostSizes {
+			list = append(list, size{last.least(), last.Result, min(last.Result.Wait, micros(r.State.(log).Due()-r.Now)), r.Now, r.Sent})
 		}
 	}
 	fresh := len(list)
@@ -152,7 +147,7 @@ next:
 				continue next
 			}
 		}
-		if len(list) < mostSizes && r.now >= x.now && r.sent.Sub(x.sent) < knownFor {
+		if len(list) < mostSizes && r.Now >= x.now && r.Sent.Sub(x.sent) < KnownFor {
 			list = append(list, x)
 		}
 	}
@@ -161,7 +156,7 @@ next:
 
 // forget forgets the rejection of a key.
 func (k *known) forget(key string) {
-	if v, ok := k.slots.Load(key); ok {
+	if v, ok := k.Slots.Load(key); ok {
 		k.drop(v.(*slot))
 	}
 }
@@ -169,30 +164,30 @@ func (k *known) forget(key string) {
 func (k *known) drop(x *slot) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.slots.CompareAndDelete(x.key, x)
+	k.Slots.CompareAndDelete(x.key, x)
 }
 
 // add adds a rejection, and drops others that are too old, or one of them if there are too many.
-func (k *known) add(key string, r *rejection) {
+func (k *known) add(key string, r *Rejection) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for range 2 {
-		if len(k.ring) == 0 {
+		if len(k.Ring) == 0 {
 			break
 		}
-		k.hand %= len(k.ring)
-		x := k.ring[k.hand]
-		if v, ok := k.slots.Load(x.key); ok && v == x && len(k.ring) < mostKnown && r.sent.Sub(x.Load().sent) < knownFor {
+		k.hand %= len(k.Ring)
+		x := k.Ring[k.hand]
+		if v, ok := k.Slots.Load(x.key); ok && v == x && len(k.Ring) < MostKnown && r.Sent.Sub(x.Load().Sent) < KnownFor {
 			k.hand++
 			continue
 		}
-		k.slots.CompareAndDelete(x.key, x)
-		last := len(k.ring) - 1
-		k.ring[k.hand], k.ring[last] = k.ring[last], nil
-		k.ring = k.ring[:last]
+		k.Slots.CompareAndDelete(x.key, x)
+		last := len(k.Ring) - 1
+		k.Ring[k.hand], k.Ring[last] = k.Ring[last], nil
+		k.Ring = k.Ring[:last]
 	}
 	x := &slot{key: key}
 	x.Store(r)
-	k.slots.Store(key, x) // what had its place stays in the ring until the hand comes by
-	k.ring = append(k.ring, x)
+	k.Slots.Store(key, x) // what had its place stays in the ring until the hand comes by
+	k.Ring = append(k.Ring, x)
 }
