@@ -30,7 +30,6 @@ type flight struct {
 	ticket    fair.Ticket    // of callers that pass the first waiter
 	taken     int64          // permits that were granted to its callers
 	crowd     bool           // the last reply ended several requests
-	reply     permit.Reply   // the last; here because most flights use the memory of another
 	unclaimed []permit.Grant // grants, or parts of them, whose callers have left
 }
 
@@ -198,15 +197,14 @@ func (f *flight) step() (more bool) {
 		f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
 	}
 	f.next = isLanded
-	var err error
-	f.reply, err = f.attempt(begin)
+	a, err := f.attempt(begin)
 	switch {
 	case err == errHandOff:
 		f.next = asksAgain
 	case err != nil:
 		f.fail(err)
 	default:
-		f.land(&f.reply, begin)
+		f.land(&a, begin)
 		if len(f.unclaimed) > 0 {
 			f.refundUnclaimed()
 		}
