@@ -223,27 +223,6 @@ func TestWritesInABrowser(t *testing.T) {
 	b.until(`document.querySelector("main")?.innerText.includes("The change came from the page of another site.")`)
 }
 
-// TestNarrowAndDark checks that no page is wider than a screen of 360 pixels, and that dark pages are dark.
-func TestNarrowAndDark(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := client(t, s)
-	fill(t, rdb, 200)
-	require.NoError(t, rdb.HSet(t.Context(), strings.Repeat("long", 60), "rate", 5, "interval", 1000, "type", 0).Err())
-	b := open(t, serve(t, rdb, ratelimiterpage.WithWrites(writeToken)), 360, 740)
-	for _, target := range []string{"", "?q=long", limiterURL("api:import"), limiterURL("api:webhook"), limiterURL(strings.Repeat("long", 60)), limiterURL("billing:legacy"), "doctor", "?lang=zh", "nothing"} {
-		b.visit(target)
-		require.LessOrEqual(t, eval[int](b, `document.documentElement.scrollWidth`), 360, target)
-		require.Empty(t, eval[string](b, `[...document.querySelectorAll("a, button, input")].filter((e) => e.offsetParent && e.getBoundingClientRect().right > 361 && !e.closest(".scroll")).map((e) => e.outerHTML).join()`), target)
-	}
-	b.visit("doctor")
-	b.until(`document.querySelector("#verdict")?.innerText.startsWith("Not healthy")`)
-	luminance := `(getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number).reduce((a, b) => a + b) / 3)`
-	b.dark(true)
-	b.until(luminance + " < 60")
-	b.dark(false)
-	b.until(luminance + " > 200")
-}
-
 // TestFindingsInABrowser watches a list that is empty at first: a limiter that is made shows by itself, and so does what is
 // broken, with the number at the link to the doctor. Its command is copied with the Redis that it is for.
 func TestFindingsInABrowser(t *testing.T) {

@@ -139,7 +139,7 @@ func (v *pageView) noteHealth(h *Handler) {
 }
 
 func (v *pageView) downText(since time.Time, why string) string {
-	return v.t("Redis cannot be read since %[1]s: %[2]s. The page goes on by itself when it can.", v.clock(since), strings.TrimSuffix(why, "."))
+	return v.t("Redis cannot be read since %[1]s: %[2]s. The page goes on by itself when it can.", v.clock(since), strings.TrimSuffix(v.t(why), "."))
 }
 
 // t returns a text in the language of the page.
