@@ -50,6 +50,8 @@ const look = `(() => {
 			}).map((e) => "cut: " + name(e)),
 			...[...document.querySelectorAll("td, th, .scroll, dd, p, h1, code")].filter(shown).filter((e) => e.clientWidth && e.scrollWidth > e.clientWidth + 1).map((e) => "too wide: " + name(e)),
 		],
+		// folded is what is only seen by scrolling inside a box.
+		folded: () => [...document.querySelectorAll("main *")].filter(shown).filter((e) => getComputedStyle(e).overflowY === "auto" && e.scrollHeight > e.clientHeight + 1).map(name),
 		// broken are short names in more than one line.
 		broken: () => [...document.querySelectorAll(".limiters tbody th a")].filter((a) => a.textContent.length <= 14 && a.getClientRects().length > 1).map(name),
 		// pale is text that cannot be told from what is behind it, by the measure of WCAG 2 for small text.
@@ -119,6 +121,9 @@ func (b *browser) see(what string) (heights []int) {
 		b.do(b.size(width, 900))
 		assert.Empty(b, eval[[]string](b, `look.cut()`), "%s at %d", what, width)
 		assert.Empty(b, eval[[]string](b, `look.broken()`), "%s at %d", what, width)
+		if !strings.Contains(what, "long") {
+			assert.Empty(b, eval[[]string](b, `look.folded()`), "%s at %d", what, width)
+		}
 		for _, dark := range []bool{false, true} {
 			b.dark(dark)
 			assert.Empty(b, eval[[]string](b, `look.pale()`), "%s at %d, dark: %v", what, width, dark)

@@ -236,7 +236,7 @@ func TestLimiterPage(t *testing.T) {
 	s.do("set", "{"+name+"}:value", 1)
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
-	require.Contains(t, p.body, `<code class="fix">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
+	require.Contains(t, p.body, `<code class="fix long">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
 
 	s.do("zadd", "{"+name+"}:permits", now.Add(-30*time.Hour).UnixMilli(), java)
 	require.Contains(t, s.get("limiter?name="+name).body, now.UTC().Add(-30*time.Hour).Format("2006-01-02 "), "a time alone does not tell the day")
