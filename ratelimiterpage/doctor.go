@@ -75,7 +75,7 @@ func (h *Handler) beginRound(again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := time.Since(s.ended)
-	if s.running || !s.ended.IsZero() && age < max(roundAge, roundRest*s.took) && !(again && age > roundPause) && !(s.err != nil && age > feedEvery) {
+	if s.running || !s.ended.IsZero() && age < max(roundAge, roundRest*s.took) && !(again && age > roundPause) && !(s.err != nil && age > feedAge) {
 		return
 	}
 	if h.start(h.round) {
@@ -171,7 +171,7 @@ type doctorView struct {
 func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 	v := h.view(r)
 	v.Title, v.Here = v.t("Doctor"), "doctor"
-	v.Events = "events" + withQuery(v.query())
+	v.State = "state" + withQuery(v.query())
 	h.beginRound(r.URL.Query().Get("again") == "1")
 	s := &h.rounds
 	s.mu.Lock()

@@ -208,7 +208,7 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	if client != "" {
 		lv.Whole = v.limiterLink(name, "")
 	}
-	v.Events = "events" + withQuery(v.query("name", name, "client", client))
+	v.State = "state" + withQuery(v.query("name", name, "client", client))
 	lv.Check = "limiter" + withQuery(v.query("name", name, "client", client, "check", "1"))
 	lv.ListClients = "limiter" + withQuery(v.query("name", name, "clients", "1"))
 	lv.Writes = h.mayDo

@@ -119,7 +119,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	lv := &listView{pageView: v, Filter: q.filter, Only: q.only, Sort: q.sort, Up: q.up, Looking: s.looking, Missing: s.missing, More: s.more,
 		Most: mostLimiters, All: len(s.rows)}
 	v.Title, v.Here = v.t("Rate limiters"), "list"
-	v.Events = "events" + withQuery(v.query())
+	v.State = "state" + withQuery(v.query())
 	v.Refresh = s.looking
 	if s.looking {
 		lv.Looked = v.number(s.looked)

@@ -79,7 +79,7 @@ type pageView struct {
 	Where     string
 	Title     string
 	Here      string // the entry of the navigation
-	Events    string // the address of the live view
+	State     string // the address of how things stand
 	Refresh   bool   // there is more in a moment
 	Down      string // since when and why Redis cannot be read, or empty
 	Found     int    // findings of the doctor that are at least a warning
