@@ -364,7 +364,7 @@ func TestPictures(t *testing.T) {
 	b.visit("")
 	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken th .tag.bad")`)
 	b.until(`!document.querySelector("#found").hidden && document.querySelectorAll("tbody th a")[1].innerText === "orders:create"`) // behind one whose calls fail
-	b.picture("page-list.png", 1180, 620)
+	b.picture("page-list.png", 1280, 620)
 	b.visit(limiterURL("orders:create"))
 	b.until(`document.querySelector("#past") && document.querySelectorAll("svg polyline").length > 0`) // of the hour, once there are two samples
 	b.picture("page-limiter.png", 1180, 780)

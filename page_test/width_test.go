@@ -53,7 +53,7 @@ const look = `(() => {
 		// folded is what is only seen by scrolling inside a box.
 		folded: () => [...document.querySelectorAll("main *")].filter(shown).filter((e) => getComputedStyle(e).overflowY === "auto" && e.scrollHeight > e.clientHeight + 1).map(name),
 		// broken are short names in more than one line.
-		broken: () => [...document.querySelectorAll(".limiters tbody th a")].filter((a) => a.textContent.length <= 14 && a.getClientRects().length > 1).map(name),
+		broken: () => [...document.querySelectorAll(".limiters tbody th a")].filter((a) => a.textContent.length <= 20 && a.getClientRects().length > 1).map(name),
 		// pale is text that cannot be told from what is behind it, by the measure of WCAG 2 for small text.
 		pale: () => texts().filter((e) => {
 			const style = getComputedStyle(e), [a, b] = [luminance(rgb(style.color)), luminance(back(e))].sort((a, b) => b - a);
