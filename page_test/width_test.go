@@ -40,6 +40,16 @@ const look = `(() => {
 		}
 		return [255, 255, 255];
 	};
+	const lines = (e) => {
+		const range = document.createRange();
+		range.selectNodeContents(e);
+		let n = 0, bottom = -Infinity;
+		for (const r of [...range.getClientRects()].filter((r) => r.width).sort((a, b) => a.top - b.top)) {
+			if (r.top >= bottom - 2) n++;
+			bottom = Math.max(bottom, r.bottom);
+		}
+		return n;
+	};
 	window.look = {
 		// cut is what the window does not show, or what is wider than its own box.
 		cut: () => [
@@ -52,8 +62,12 @@ const look = `(() => {
 		],
 		// folded is what is only seen by scrolling inside a box.
 		folded: () => [...document.querySelectorAll("main *")].filter(shown).filter((e) => getComputedStyle(e).overflowY === "auto" && e.scrollHeight > e.clientHeight + 1).map(name),
-		// broken are short names in more than one line.
-		broken: () => [...document.querySelectorAll(".limiters tbody th a")].filter((a) => a.textContent.length <= 20 && a.getClientRects().length > 1).map(name),
+		// broken are short names, and the words of buttons and links, in more than one line, and short words in more than two.
+		broken: () => [
+			...[...document.querySelectorAll(".limiters tbody th a")].filter((a) => a.textContent.length <= 20 && lines(a) > 1),
+			...[...document.querySelectorAll("button, .button, nav a")].filter(shown).filter((e) => lines(e) > 1),
+			...texts().filter((e) => e.textContent.trim().length <= 12 && lines(e) > 2),
+		].map(name),
 		// pale is text that cannot be told from what is behind it, by the measure of WCAG 2 for small text.
 		pale: () => texts().filter((e) => {
 			const style = getComputedStyle(e), [a, b] = [luminance(rgb(style.color)), luminance(back(e))].sort((a, b) => b - a);
@@ -168,6 +182,10 @@ func TestEachPageFitsEachWidth(t *testing.T) {
 		b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("tr.broken").length > 3`)
 		for i, height := range b.see(lang + "-list") {
 			require.Less(t, height, 5500, "fifty limiters at %d", widths[i])
+		}
+		for width := 320; width < 1500; width += 20 { // a column comes and goes at some
+			b.do(b.size(width, 900))
+			require.Empty(t, eval[[]string](b, `[...look.cut(), ...look.broken()]`), "the list at %d, in %s", width, lang)
 		}
 		for page, target := range map[string]string{"doctor": "doctor?", "import": limiterURL("api:import") + "&", "tenants": limiterURL("api:tenants") + "&clients=1&",
 			"largest": limiterURL("largest") + "&", "message": "nothing?", "changed": "change?"} {
