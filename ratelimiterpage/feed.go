@@ -80,7 +80,7 @@ func (h *Handler) newest(ctx context.Context, key feedKey) *event {
 	case <-ctx.Done():
 		return nil
 	}
-	if f.event != nil && time.Since(f.at) < feedAge { // who has the turn may read at
+	if f.event != nil && time.Since(f.at) < feedAge { // only who has the turn writes at
 		return f.event
 	}
 	ev := &event{text: map[string][]byte{}}

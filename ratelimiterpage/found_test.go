@@ -152,7 +152,7 @@ func TestTokens(t *testing.T) {
 	})
 }
 
-// TestLongNamesInTheList shows that of a name of a megabyte the list has the begin and the end, and that its link has all of it.
+// TestLongNamesInTheList shows that of a name of a megabyte the list has the beginning and the end, and that its link has all of it.
 func TestLongNamesInTheList(t *testing.T) {
 	redistest.NoRace(t, "one reader at a time")
 	rdb := redistest.Client(t)

@@ -26,7 +26,7 @@ type rowView struct {
 // nameShown is how many bytes of a name are shown at most beside others. The page of the limiter has the whole name.
 const nameShown = 120
 
-// shortName returns a name as it is shown beside others: of a long one the begin and the end, by which those of one program
+// shortName returns a name as it is shown beside others: of a long one the beginning and the end, by which those of one program
 // differ.
 func shortName(name string) string {
 	if len(name) > 2*nameShown {
