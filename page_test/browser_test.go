@@ -83,8 +83,31 @@ func open(t *testing.T, base string, width, height int) *browser {
 		defer b.mu.Unlock()
 		require.Empty(t, b.problems, "what went wrong in the browser")
 	})
-	require.NoError(t, chromedp.Do(ctx)) // starts it, without a timeout, which would end it
-	require.NoError(t, chromedp.Listen(ctx, func(ev any) {
+	b.start()
+	b.do(b.size(width, height))
+	return b
+}
+
+// tab opens one more tab of the same browser.
+func (b *browser) tab() *browser {
+	b.Helper()
+	ctx, closeTab := chromedp.NewContext(b.ctx)
+	tab := &browser{T: b.T, ctx: ctx, base: b.base}
+	b.Cleanup(func() {
+		closeTab()
+		tab.mu.Lock()
+		defer tab.mu.Unlock()
+		require.Empty(tab, tab.problems, "what went wrong in the tab")
+	})
+	tab.start()
+	return tab
+}
+
+// start begins the tab, and listens to what goes wrong in it.
+func (b *browser) start() {
+	b.Helper()
+	require.NoError(b, chromedp.Do(b.ctx)) // starts it, without a timeout, which would end it
+	require.NoError(b, chromedp.Listen(b.ctx, func(ev any) {
 		text := ""
 		switch ev := ev.(type) {
 		case *cdp.EventExceptionThrown:
@@ -104,9 +127,7 @@ func open(t *testing.T, base string, width, height int) *browser {
 			b.mu.Unlock()
 		}
 	}))
-	redistest.Must(chromedp.Call(ctx, log.Enable, cdproto.Empty{}))(t)
-	b.do(b.size(width, height))
-	return b
+	redistest.Must(chromedp.Call(b.ctx, log.Enable, cdproto.Empty{}))(b)
 }
 
 func (b *browser) size(width, height int) step {

@@ -223,27 +223,6 @@ func TestWritesInABrowser(t *testing.T) {
 	b.until(`document.querySelector("main")?.innerText.includes("The change came from the page of another site.")`)
 }
 
-// TestNarrowAndDark checks that no page is wider than a screen of 360 pixels, and that dark pages are dark.
-func TestNarrowAndDark(t *testing.T) {
-	s := redistest.Start(t)
-	rdb := client(t, s)
-	fill(t, rdb, 200)
-	require.NoError(t, rdb.HSet(t.Context(), strings.Repeat("long", 60), "rate", 5, "interval", 1000, "type", 0).Err())
-	b := open(t, serve(t, rdb, ratelimiterpage.WithWrites(writeToken)), 360, 740)
-	for _, target := range []string{"", "?q=long", limiterURL("api:import"), limiterURL("api:webhook"), limiterURL(strings.Repeat("long", 60)), limiterURL("billing:legacy"), "doctor", "?lang=zh", "nothing"} {
-		b.visit(target)
-		require.LessOrEqual(t, eval[int](b, `document.documentElement.scrollWidth`), 360, target)
-		require.Empty(t, eval[string](b, `[...document.querySelectorAll("a, button, input")].filter((e) => e.offsetParent && e.getBoundingClientRect().right > 361 && !e.closest(".scroll")).map((e) => e.outerHTML).join()`), target)
-	}
-	b.visit("doctor")
-	b.until(`document.querySelector("#verdict")?.innerText.startsWith("Not healthy")`)
-	luminance := `(getComputedStyle(document.body).backgroundColor.match(/\d+/g).map(Number).reduce((a, b) => a + b) / 3)`
-	b.dark(true)
-	b.until(luminance + " < 60")
-	b.dark(false)
-	b.until(luminance + " > 200")
-}
-
 // TestFindingsInABrowser watches a list that is empty at first: a limiter that is made shows by itself, and so does what is
 // broken, with the number at the link to the doctor. Its command is copied with the Redis that it is for.
 func TestFindingsInABrowser(t *testing.T) {
@@ -284,23 +263,82 @@ func TestFindingsInABrowser(t *testing.T) {
 	require.Regexp(t, `^Java: \d+$`, eval[string](b, `document.querySelector("svg rect.java title").textContent`))
 }
 
-// TestAStreamEndsInABrowser checks that a page goes on, and says nothing, when the server ends its stream of events to see
-// whether somebody is still there.
-func TestAStreamEndsInABrowser(t *testing.T) {
+// TestTenTabsInABrowser opens more tabs than a browser has connections for a server. Each of them loads and moves.
+func TestTenTabsInABrowser(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := client(t, s)
-	demo(t, rdb, "orders:create")
 	b := open(t, serve(t, rdb), 1280, 900)
-	b.visit(limiterURL("orders:create"))
+	tabs := []*browser{b}
+	for range 9 {
+		tabs = append(tabs, b.tab())
+	}
+	for i, tab := range tabs {
+		name := fmt.Sprint("orders:", i)
+		require.NoError(t, rdb.HSet(t.Context(), name, "rate", 50, "interval", 3_600_000, "type", 0).Err())
+		tab.visit(limiterURL(name))
+		tab.until(`document.querySelector("#left").innerText === "50"`)
+	}
+	for i, tab := range tabs {
+		require.NoError(t, rdb.HSet(t.Context(), fmt.Sprint("orders:", i), "rate", 70).Err())
+		tab.until(`document.querySelector("#left").innerText === "70"`)
+	}
+}
+
+// TestAHiddenTabInABrowser checks that a page which nobody sees asks for nothing, and is up to date when it is seen again.
+func TestAHiddenTabInABrowser(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := client(t, s)
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 50, "interval", 3_600_000, "type", 0).Err())
+	b := open(t, serve(t, rdb), 1280, 900)
+	hide := func(hidden bool) {
+		eval[bool](b, fmt.Sprintf(`(() => {
+			Object.defineProperty(document, "hidden", { value: %v, configurable: true });
+			document.dispatchEvent(new Event("visibilitychange"));
+			return true;
+		})()`, hidden))
+	}
+	const asked = `performance.getEntriesByType("resource").filter((e) => /state|[?]sort/.test(e.name)).length`
+	for target, moved := range map[string]string{limiterURL("orders"): `document.querySelector("#left").innerText`, "?sort=name": `document.querySelector("td.rate").innerText.split("/")[0]`} {
+		require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 50).Err())
+		b.visit(target)
+		b.until(moved + ` === "50"`)
+		b.until(asked + " > 2")
+		hide(true)
+		time.Sleep(time.Second) // for what is on its way
+		before := eval[int](b, asked)
+		require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 70).Err())
+		time.Sleep(6 * time.Second) // more than either pause
+		require.Equal(t, before, eval[int](b, asked))
+		require.Equal(t, "50", eval[string](b, moved))
+		hide(false)
+		b.until(moved + ` === "70"`)
+	}
+}
+
+// TestTheServerIsGoneInABrowser checks that a page says when its server is gone, not when one reply is lost, and goes on.
+func TestTheServerIsGoneInABrowser(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := client(t, s)
+	require.NoError(t, rdb.HSet(t.Context(), "orders", "rate", 50, "interval", 3_600_000, "type", 0).Err())
+	b := open(t, serve(t, rdb), 1280, 900)
+	b.visit(limiterURL("orders"))
 	eval[bool](b, `(() => {
 		window.said = [];
+		window.lost = 0;
 		new MutationObserver(() => said.push(document.querySelector("#banner").innerText)).observe(document.querySelector("#banner"), { attributes: true, childList: true });
+		const plain = fetch;
+		window.fetch = (...args) => (lost-- > 0 ? Promise.reject(new TypeError("Failed to fetch")) : plain(...args));
 		return true;
 	})()`)
-	b.until(`Number(document.body.dataset.streams) > 1`)
-	shown := eval[string](b, `document.body.dataset.live`)
-	b.until(fmt.Sprintf(`Number(document.body.dataset.live) > 1 + %s`, shown))
+	again := func(lost int) {
+		shown := eval[string](b, fmt.Sprintf(`(window.lost = %d, document.body.dataset.live || "0")`, lost))
+		b.until(fmt.Sprintf(`lost < 0 && Number(document.body.dataset.live) > 1 + %s`, shown))
+	}
+	again(1)
 	require.Empty(t, eval[string](b, `said.join("")`))
+	again(3)
+	require.Contains(t, eval[string](b, `said.join("")`), "The server of this page does not reply.")
+	require.True(t, eval[bool](b, `document.querySelector("#banner").hidden`))
 }
 
 // TestPictures looks at each kind of page once more, while callers wait, and takes the pictures of the documentation.
@@ -326,7 +364,7 @@ func TestPictures(t *testing.T) {
 	b.visit("")
 	b.until(`!document.querySelector("[data-looking]") && document.querySelectorAll("#live tbody tr").length === 50 && document.querySelector("tr.broken th .tag.bad")`)
 	b.until(`!document.querySelector("#found").hidden && document.querySelectorAll("tbody th a")[1].innerText === "orders:create"`) // behind one whose calls fail
-	b.picture("page-list.png", 1180, 620)
+	b.picture("page-list.png", 1280, 620)
 	b.visit(limiterURL("orders:create"))
 	b.until(`document.querySelector("#past") && document.querySelectorAll("svg polyline").length > 0`) // of the hour, once there are two samples
 	b.picture("page-limiter.png", 1180, 780)

@@ -76,7 +76,7 @@ func (v *pageView) summary(st *survey.State) string {
 			text += ", " + v.t("cool-down for %s", survey.Brief(st.CoolDown().Sub(st.Time)))
 		}
 	case !l.Absent:
-		text = survey.OneLine(st.Problem)
+		text = v.t(survey.OneLine(st.Problem))
 	}
 	if st.HasValue {
 		text += "; " + v.t("value %s", survey.VisibleName(st.Value))
@@ -180,7 +180,7 @@ func (h *Handler) serveChange(w http.ResponseWriter, r *http.Request) {
 		h.log.Warn("ratelimiterpage: a change was rejected", "limiter", name, "remote", r.RemoteAddr, "status", status, "error", err)
 		v.Title, v.Message = v.t("Nothing was changed"), text
 		if err != nil && text == "" {
-			v.Message = survey.OneLine(err)
+			v.Message = v.t(survey.OneLine(err))
 		}
 		v.Home = v.limiterLink(name, client)
 		if name == "" {

@@ -120,7 +120,7 @@ func TestWrites(t *testing.T) {
 		require.Equal(t, http.StatusSeeOther, p.Code, "%v %s", c.form, p.body)
 		require.True(t, strings.HasPrefix(p.Header().Get("Location"), "/limiters/limiter?done="), p.Header().Get("Location"))
 		shown := s.get(strings.TrimPrefix(p.Header().Get("Location"), "/limiters/"))
-		require.Regexp(t, `<dt>after</dt><dd>[^<]*`+c.after, shown.body, "%v", c.form)
+		require.Regexp(t, `<dt>after</dt><dd class="long">[^<]*`+c.after, shown.body, "%v", c.form)
 		require.Contains(t, log.String(), "a limiter was changed")
 		require.Contains(t, log.String(), "action="+c.form[1])
 		require.Contains(t, log.String(), c.after)

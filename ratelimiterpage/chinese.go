@@ -16,7 +16,7 @@ var chineseFile []byte
 // chinese returns the text of the page and of the doctor. TestChineseIsWhole checks that nothing is missing.
 var chinese = sync.OnceValue(func() (c struct {
 	Texts   map[string]string // by the English text, or its format
-	Reasons map[string]string // why something was not looked at, where the doctor says it and not Redis: by an expression that it matches
+	Reasons map[string]string // why something cannot be looked at or done, where it is not Redis that says so: by an expression that it matches
 	Checks  map[string]struct{ Name, Means, Java, Go string }
 }) {
 	if err := json.Unmarshal(chineseFile, &c); err != nil {
@@ -34,11 +34,13 @@ var reasons = sync.OnceValue(func() map[*regexp.Regexp]string {
 	return of
 })
 
-// translate returns a text in a language, with its values.
+// translate returns a text in a language, with its values. What Redis says, and what somebody has named, stays.
 func translate(lang, text string, args ...any) string {
 	if lang == "zh" {
 		if zh, ok := chinese().Texts[text]; ok {
 			text = zh
+		} else if len(args) == 0 {
+			text = reason(text)
 		}
 	}
 	if len(args) == 0 {
@@ -47,11 +49,8 @@ func translate(lang, text string, args ...any) string {
 	return fmt.Sprintf(text, args...)
 }
 
-// reason returns why something was not looked at in the language of the page. What Redis says stays.
-func (v *pageView) reason(why string) string {
-	if v.Lang != "zh" {
-		return why
-	}
+// reason returns why something cannot be done, in Chinese.
+func reason(why string) string {
 	for english, zh := range reasons() {
 		if english.MatchString(why) {
 			return english.ReplaceAllString(why, zh)

@@ -118,6 +118,27 @@ func TestSkippedInChinese(t *testing.T) {
 	}
 }
 
+// TestErrorsInChinese looks in the source for each error of somebody's input, and for those of what is in Redis.
+func TestErrorsInChinese(t *testing.T) {
+	texts := []string{`wrong type: "{a…}:permits" is a string, not a zset`, `wrong type: "a" is not a hash`, `ratelimiter: malformed limiter: type is "7"`,
+		`ratelimiter: malformed limiter: a member of 2 bytes (7878) has no known layout`, `ratelimiter: not initialized: there is no limiter "a", and nothing that it has left behind`,
+		`ratelimiter: not initialized: there is no limiter "a", and what has keys of that name looks like none of ours`,
+		`it looks like none of ours: nothing in "a", "{a}:value" shows that it is a limiter's; nothing was changed`, `ratelimiter: permits exceed rate: asked for 7 permits of "a", whose rate is 5`}
+	source := string(redistest.Must(os.ReadFile("change.go"))(t))
+	for _, m := range regexp.MustCompile(`formError\{(?:errors\.New|fmt\.Errorf)\("([^"]+)"`).FindAllStringSubmatch(source, -1) {
+		texts = append(texts, strings.ReplaceAll(m[1], "%q", `"x"`))
+	}
+	require.Greater(t, len(texts), 14)
+	for _, text := range texts {
+		zh := (&pageView{Lang: "zh"}).t(text)
+		require.NotRegexp(t, sentence, noSentence.ReplaceAllString(zh, ""), text)
+		require.Equal(t, strings.Count(text, `"`), strings.Count(zh, `"`), "the names stay: %s", text)
+		require.Equal(t, text, (&pageView{Lang: "en"}).t(text))
+	}
+	const redis = "LOADING Redis is loading the dataset in memory"
+	require.Equal(t, redis, (&pageView{Lang: "zh"}).t(redis), "what Redis says stays")
+}
+
 // TestFindingsInChinese has limiters with findings of many checks, whose values are in Chinese, too.
 func TestFindingsInChinese(t *testing.T) {
 	rdb, ctx := redistest.Client(t), t.Context()

@@ -75,7 +75,7 @@ func (h *Handler) beginRound(again bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := time.Since(s.ended)
-	if s.running || !s.ended.IsZero() && age < max(roundAge, roundRest*s.took) && !(again && age > roundPause) && !(s.err != nil && age > feedEvery) {
+	if s.running || !s.ended.IsZero() && age < max(roundAge, roundRest*s.took) && !(again && age > roundPause) && !(s.err != nil && age > feedAge) {
 		return
 	}
 	if h.start(h.round) {
@@ -171,13 +171,13 @@ type doctorView struct {
 func (h *Handler) serveDoctor(w http.ResponseWriter, r *http.Request) {
 	v := h.view(r)
 	v.Title, v.Here = v.t("Doctor"), "doctor"
-	v.Events = "events" + withQuery(v.query())
+	v.State = "state" + withQuery(v.query())
 	h.beginRound(r.URL.Query().Get("again") == "1")
 	s := &h.rounds
 	s.mu.Lock()
 	dv := &doctorView{pageView: v, Running: s.running, Looked: v.number(int64(s.looked)), Again: "doctor" + withQuery(v.query("again", "1"))}
 	if s.err != nil {
-		dv.Failed = survey.OneLine(s.err)
+		dv.Failed = v.t(survey.OneLine(s.err))
 	}
 	last := s.last
 	if !s.ended.IsZero() {
@@ -203,7 +203,7 @@ func (h *Handler) examine(ctx context.Context, v *pageView, name string) *report
 	defer cancel()
 	report, err := h.doctorOf().Limiter(ctx, name)
 	if err != nil {
-		return &reportView{pageView: v, Failed: survey.OneLine(err)}
+		return &reportView{pageView: v, Failed: v.t(survey.OneLine(err))}
 	}
 	return h.reportOf(v, report, true)
 }
@@ -217,7 +217,7 @@ func (h *Handler) reportOf(v *pageView, r *doctor.Report, one bool) *reportView 
 		for i, f := range group[:len(group)-g.More] {
 			x := h.finding(v, f)
 			if one {
-				x.Who, x.Link = survey.VisibleName(f.Client), ""
+				x.Who, x.Link = shortName(f.Client), ""
 			}
 			if i < namesShown {
 				g.First = append(g.First, x)
@@ -233,12 +233,12 @@ func (h *Handler) reportOf(v *pageView, r *doctor.Report, one bool) *reportView 
 			break
 		}
 		text := v.check(s.Check)
-		for _, part := range []string{s.Limiter, s.Node} {
+		for _, part := range []string{shortName(s.Limiter), s.Node} {
 			if part != "" {
 				text += " " + part
 			}
 		}
-		o.Skipped = append(o.Skipped, survey.Visible(text+": "+v.reason(s.Why)))
+		o.Skipped = append(o.Skipped, survey.Visible(text+": "+v.t(survey.ShortNames(s.Why))))
 	}
 	return o
 }

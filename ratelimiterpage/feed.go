@@ -14,32 +14,24 @@ import (
 	"github.com/goredisson/ratelimiter/internal/ops/view"
 )
 
-const (
-	// feedEvery is the pause between two readings of what somebody looks at.
-	feedEvery = time.Second
-	// streamLimit is how long a stream lasts. The browser that is still there begins another at once; the place of one that
-	// has gone without a word, which nobody else notices, is free.
-	streamLimit = 30 * time.Second
-	// writeLimit is how long a viewer may take to accept an event.
-	writeLimit = 10 * time.Second
-)
+// feedAge is for how long what was read is shown to others who look at the same. A page asks once a second.
+const feedAge = time.Second
 
 // A feedKey says what a feed reads: the keys of a limiter, or, if name is empty, only whether Redis replies.
 type feedKey struct{ name, client string }
 
-// feeds are what is read again and again, each by one goroutine however many look, and only while somebody does.
+// feeds are what pages ask for again and again. However many look at the same, it is read once a second.
 type feeds struct {
-	mu      sync.Mutex
-	of      map[feedKey]*feed
-	streams int // of all feeds
+	mu sync.Mutex
+	of map[feedKey]*feed
 }
 
-// A feed is read once a second.
+// A feed is what was read of a key last.
 type feed struct {
-	key     feedKey
-	viewers map[chan struct{}]bool // each is told of a new event; guarded by feeds.mu
-	event   *event                 // the newest, or nil; guarded by feeds.mu
-	stop    context.CancelFunc
+	turn  chan struct{} // holds one token while somebody reads
+	users int           // that read, or wait for their turn; guarded by feeds.mu
+	at    time.Time     // of the event; guarded by feeds.mu
+	event *event        // guarded by turn
 }
 
 // An event is one reading of a feed.
@@ -52,83 +44,58 @@ type event struct {
 	text map[string][]byte // what is sent, by language
 }
 
-// join makes a viewer of a feed, which it begins if there is none. It reports false if there are too many viewers.
-func (h *Handler) join(key feedKey) (f *feed, news chan struct{}, ok bool) {
-	s := &h.feeds
+// enter returns the feed of a key for somebody who reads it. Those that nobody has read for a while are forgotten.
+func (s *feeds) enter(key feedKey) *feed {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.streams >= h.streams {
-		return nil, nil, false
-	}
-	f = s.of[key]
-	if f == nil {
-		ctx, stop := context.WithCancel(h.ctx)
-		f = &feed{key: key, viewers: map[chan struct{}]bool{}, stop: stop}
-		if !h.start(func() { h.feed(ctx, f) }) {
-			stop()
-			return nil, nil, false
+	for k, f := range s.of {
+		if f.users == 0 && time.Since(f.at) >= feedAge {
+			delete(s.of, k)
 		}
+	}
+	f := s.of[key]
+	if f == nil {
+		f = &feed{turn: make(chan struct{}, 1)}
 		s.of[key] = f
 	}
-	s.streams++
-	news = make(chan struct{}, 1)
-	f.viewers[news] = true
-	if f.event != nil {
-		news <- struct{}{}
-	}
-	return f, news, true
+	f.users++
+	return f
 }
 
-// leave takes a viewer from a feed, which the last one ends.
-func (h *Handler) leave(f *feed, news chan struct{}) {
+// leave ends a use of a feed.
+func (s *feeds) leave(f *feed) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f.users--
+}
+
+// newest returns how a key stands, which was read within feedAge, or nil if ctx is done before.
+func (h *Handler) newest(ctx context.Context, key feedKey) *event {
 	s := &h.feeds
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.streams--
-	delete(f.viewers, news)
-	if len(f.viewers) == 0 {
-		f.stop()
-		delete(s.of, f.key)
+	f := s.enter(key)
+	defer s.leave(f)
+	select {
+	case f.turn <- struct{}{}:
+		defer func() { <-f.turn }()
+	case <-ctx.Done():
+		return nil
 	}
-}
-
-// newest returns the newest event of a feed.
-func (s *feeds) newest(f *feed) *event {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return f.event
-}
-
-// feed reads what the feed is of until ctx is done, and tells the viewers.
-func (h *Handler) feed(ctx context.Context, f *feed) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	for {
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		ev := &event{text: map[string][]byte{}}
-		var err error
-		ev.state, err = h.look(ctx, f.key)
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil {
-			ev.since, ev.why, _ = h.health.down()
-		}
-		h.feeds.mu.Lock()
-		f.event = ev
-		for news := range f.viewers {
-			select {
-			case news <- struct{}{}:
-			default: // the viewer has not seen the one before, and will see this one in its place
-			}
-		}
-		h.feeds.mu.Unlock()
-		timer.Reset(feedEvery)
+	if f.event != nil && time.Since(f.at) < feedAge { // only who has the turn writes at
+		return f.event
 	}
+	ev := &event{text: map[string][]byte{}}
+	var err error
+	if ev.state, err = h.look(ctx, key); ctx.Err() != nil {
+		return nil
+	}
+	if err != nil {
+		ev.since, ev.why, _ = h.health.down()
+	}
+	f.event = ev
+	s.mu.Lock()
+	f.at = time.Now()
+	s.mu.Unlock()
+	return ev
 }
 
 // look reads what a key says.
@@ -152,51 +119,20 @@ func (h *Handler) look(ctx context.Context, key feedKey) (st *survey.State, err 
 	return st, err
 }
 
-// serveEvents sends an event of what ?name= and ?client= say once a second, until the viewer leaves.
-func (h *Handler) serveEvents(w http.ResponseWriter, r *http.Request) {
+// serveState serves how what ?name= and ?client= say stands. Each page asks for it once a second while somebody looks at it, and keeps
+// no connection meanwhile: a browser has six for all its tabs.
+func (h *Handler) serveState(w http.ResponseWriter, r *http.Request) {
 	v := h.view(r)
 	q := r.URL.Query()
-	f, news, ok := h.join(feedKey{q.Get("name"), q.Get("client")})
-	if !ok {
-		w.Header().Set("Retry-After", "30")
-		http.Error(w, v.t("Too many live views are open. This page does not move."), http.StatusServiceUnavailable)
-		return
+	ev := h.newest(r.Context(), feedKey{q.Get("name"), q.Get("client")})
+	if ev == nil {
+		return // whoever asked has left
 	}
-	defer h.leave(f, news)
-	header := w.Header()
-	header.Set("Content-Type", "text/event-stream; charset=utf-8")
-	header.Set("X-Accel-Buffering", "no") // a proxy passes each event on at once
-	out := http.NewResponseController(w)
-	send := func(text []byte) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(writeLimit)) // in place of the server's WriteTimeout
-		if _, err := w.Write(text); err != nil {
-			return false
-		}
-		return out.Flush() == nil
-	}
-	if !send([]byte("retry: 2000\n\n")) {
-		return
-	}
-	end := time.NewTimer(streamLimit)
-	defer end.Stop()
-	for {
-		select {
-		case <-end.C:
-			send([]byte("retry: 50\nevent: again\ndata: {}\n\n"))
-			return
-		case <-news:
-			if !send(h.eventText(h.feeds.newest(f), v)) {
-				return
-			}
-		case <-r.Context().Done():
-			return
-		case <-h.ctx.Done():
-			return
-		}
-	}
+	w.Header().Set("Content-Type", "application/json")
+	_, _ = w.Write(h.eventText(ev, v))
 }
 
-// eventText returns an event as it is sent, which is the same for all viewers of a language.
+// eventText returns an event as it is sent, which is the same for all who look in a language.
 func (h *Handler) eventText(ev *event, v *pageView) []byte {
 	ev.mu.Lock()
 	defer ev.mu.Unlock()
@@ -223,7 +159,6 @@ func (h *Handler) eventText(ev *event, v *pageView) []byte {
 	if err != nil {
 		text = []byte("{}")
 	}
-	text = append(append([]byte("data: "), text...), '\n', '\n')
 	ev.text[v.Lang] = text
 	return text
 }

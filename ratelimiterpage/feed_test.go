@@ -3,11 +3,11 @@
 package ratelimiterpage
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -71,69 +71,76 @@ func (f failing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proce
 	}
 }
 
-// A viewer is somebody who looks at live events.
+// A viewer is a page that asks once a second how things stand.
 type viewer struct {
-	leave  context.CancelFunc
-	ended  chan struct{}
-	header http.Header
+	leave context.CancelFunc
+	ended chan struct{}
 
-	mu     sync.Mutex
-	status int
-	buf    bytes.Buffer
+	mu   sync.Mutex
+	list []seen
 }
 
-func (w *viewer) Header() http.Header { return w.header }
-func (w *viewer) WriteHeader(code int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.status = code
-}
-func (w *viewer) Flush() {}
-func (w *viewer) Write(p []byte) (int, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.buf.Write(p)
+// A seen is a reply to a viewer.
+type seen struct {
+	Down, Live string
+	Found      int
 }
 
 // events returns what has come since the last call.
-func (w *viewer) events(t testing.TB) (list []struct{ Down, Live string }) {
-	t.Helper()
+func (w *viewer) events() []seen {
 	w.mu.Lock()
-	text := w.buf.String()
-	w.buf.Reset()
-	w.mu.Unlock()
-	for block := range strings.SplitSeq(text, "\n\n") {
-		if data, ok := strings.CutPrefix(block, "data: "); ok {
-			var e struct{ Down, Live string }
-			require.NoError(t, json.Unmarshal([]byte(data), &e))
-			list = append(list, e)
-		}
-	}
+	defer w.mu.Unlock()
+	list := w.list
+	w.list = nil
 	return list
 }
 
+// askState asks once.
+func (s *site) askState(ctx context.Context, target string) (e seen, ok bool) {
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/"+target, nil).WithContext(ctx))
+	return e, json.Unmarshal(w.Body.Bytes(), &e) == nil
+}
+
+// watch asks until the viewer leaves.
 func (s *site) watch(target string) *viewer {
 	ctx, leave := context.WithCancel(s.Context())
-	w := &viewer{leave: leave, ended: make(chan struct{}), header: http.Header{}}
-	r := httptest.NewRequest(http.MethodGet, "/"+target, nil).WithContext(ctx)
+	w := &viewer{leave: leave, ended: make(chan struct{})}
 	go func() {
-		s.ServeHTTP(w, r)
-		close(w.ended)
+		defer close(w.ended)
+		for ctx.Err() == nil {
+			if e, ok := s.askState(ctx, target); ok {
+				w.mu.Lock()
+				w.list = append(w.list, e)
+				w.mu.Unlock()
+			}
+			select {
+			case <-time.After(time.Second):
+			case <-ctx.Done():
+			}
+		}
 	}()
 	s.Cleanup(func() { leave(); <-w.ended })
 	return w
 }
 
-// TestViewersShareAReader checks that a limiter is read once a second however many look, and not at all when the last
-// one has left.
-func TestViewersShareAReader(t *testing.T) {
+// kept returns how many feeds the page keeps.
+func (s *site) kept() int {
+	s.feeds.mu.Lock()
+	defer s.feeds.mu.Unlock()
+	return len(s.feeds.of)
+}
+
+// TestViewersShareAReading checks that a limiter is read once a second however many look, and not at all when the last one
+// has left.
+func TestViewersShareAReading(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		calls := &counting{}
 		rdb.AddHook(calls)
 		s, name := newSite(t, rdb), redistest.Key(t)
 		limiter(t, rdb, name, tenAMinute, 2)
 		calls.Swap(0)
-		target := "events?name=" + url.QueryEscape(name)
+		target := "state?name=" + url.QueryEscape(name)
 		var viewers []*viewer
 		for range 10 {
 			viewers = append(viewers, s.watch(target))
@@ -146,40 +153,85 @@ func TestViewersShareAReader(t *testing.T) {
 		}
 		require.EqualValues(t, 11+located, calls.Swap(0), "one batch a second, from the first one on, and those for where the processes connect from")
 		for _, v := range viewers {
-			events := v.events(t)
+			events := v.events()
 			require.Len(t, events, 11)
 			require.Contains(t, events[10].Live, `id="left">8<`)
 			require.Empty(t, events[10].Down)
 		}
-		require.Contains(t, zh.events(t)[10].Live, "任意 1m 内 10 个许可")
-		require.Len(t, s.feeds.of, 1)
+		require.Contains(t, zh.events()[10].Live, "任意 1m 内 10 个许可")
+		require.Equal(t, 1, s.kept())
 
 		for _, v := range viewers {
 			v.leave()
 		}
 		synctest.Wait()
 		time.Sleep(time.Second)
-		require.Len(t, zh.events(t), 1, "those who stay go on")
+		require.Len(t, zh.events(), 1, "those who stay go on")
 		zh.leave()
 		synctest.Wait()
 		calls.Swap(0)
-		require.Empty(t, s.feeds.of)
-		require.Zero(t, s.feeds.streams)
 		time.Sleep(time.Minute)
 		require.Zero(t, calls.Swap(0), "nobody looks")
+		s.askState(t.Context(), "state")
+		require.Equal(t, 1, s.kept(), "what nobody looks at is forgotten")
 	})
 }
 
-// TestEventsMove checks that events show grants, those of others too, as they come and as they age out.
-func TestEventsMove(t *testing.T) {
+// TestAReaderWhoLeaves checks that one who leaves while he reads for others as well leaves the reading to them, and that who
+// waits for his turn can leave, too.
+func TestAReaderWhoLeaves(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		slow := &holding{free: make(chan struct{})}
+		s, name := newSite(t, rdb), redistest.Key(t)
+		limiter(t, rdb, name, tenAMinute, 2)
+		rdb.AddHook(slow)
+		target := "state?name=" + url.QueryEscape(name)
+		first, second, third := s.watch(target), s.watch(target), s.watch(target)
+		synctest.Wait()
+		require.EqualValues(t, 1, slow.Load(), "one reads")
+		first.leave()
+		third.leave()
+		second.leave()
+		<-first.ended
+		<-second.ended
+		<-third.ended
+		last := s.watch(target)
+		close(slow.free)
+		synctest.Wait()
+		require.Contains(t, last.events()[0].Live, `id="left">8<`)
+		require.Empty(t, last.events())
+	})
+}
+
+// holding is a hook that holds pipelines until they are set free, or their callers leave, and counts them.
+type holding struct {
+	redistest.Passing
+	atomic.Int64
+	free chan struct{}
+}
+
+func (h *holding) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.Add(1)
+		select {
+		case <-h.free:
+			return next(ctx, cmds)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// TestStatesMove checks that what a page asks for shows grants, those of others too, as they come and as they age out.
+func TestStatesMove(t *testing.T) {
 	rdb := redistest.Client(t)
 	s, name := newSite(t, rdb), redistest.Key(t)
 	limiter(t, rdb, name, ratelimiter.Rate{Permits: 10, Interval: 4 * time.Second}, 2)
-	v := s.watch("events?name=" + url.QueryEscape(name))
+	v := s.watch("state?name=" + url.QueryEscape(name))
 	see := func(want string) {
 		t.Helper()
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-			for _, e := range v.events(t) {
+			for _, e := range v.events() {
 				if strings.Contains(e.Live, want) {
 					return
 				}
@@ -197,72 +249,44 @@ func TestEventsMove(t *testing.T) {
 	see("Permits in the last 4s: 0 by Go, 0 by Java.")
 }
 
-func TestStreamsAreBounded(t *testing.T) {
-	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
-		s := newSite(t, rdb, WithStreams(2))
-		a, b := s.watch("events"), s.watch("events?name=a")
-		synctest.Wait()
-		p := s.get("events")
-		require.Equal(t, http.StatusServiceUnavailable, p.Code)
-		require.Equal(t, "30", p.Header().Get("Retry-After"))
-		require.Contains(t, p.body, "Too many live views are open")
-		a.leave()
-		synctest.Wait()
-		c := s.watch("events")
-		synctest.Wait()
-		require.NotEmpty(t, c.events(t))
-		require.NotEmpty(t, b.events(t))
-	})
-}
-
-// TestClose checks that Close ends the live views and the search, and that a bubble, in which no goroutine may be left,
-// ends.
+// TestClose checks that Close ends the search, that a page which asks is told, and that a bubble, in which no goroutine may be
+// left, ends.
 func TestClose(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 		s := newSite(t, rdb)
-		v := s.watch("events")
+		v := s.watch("state")
 		s.get("")
 		s.get("doctor")
 		synctest.Wait()
 		require.NoError(t, s.Close())
-		<-v.ended
+		require.Len(t, v.events(), 1)
+		time.Sleep(time.Minute)
+		require.Empty(t, v.events())
+		require.Equal(t, http.StatusServiceUnavailable, s.get("state").Code)
 		require.Equal(t, http.StatusServiceUnavailable, s.get("").Code)
 		require.NoError(t, s.Close())
 	})
 }
 
-// TestEventsOverTheNetwork checks that events come at once through a real server with a WriteTimeout, below a prefix.
-func TestEventsOverTheNetwork(t *testing.T) {
+// TestBelowAPrefix checks that the page is served below a prefix, whether it is stripped or not, and that no request waits for
+// another event: a browser has six connections for all its tabs.
+func TestBelowAPrefix(t *testing.T) {
 	rdb := redistest.Client(t)
 	s, name := newSite(t, rdb), redistest.Key(t)
 	limiter(t, rdb, name, tenAMinute, 2)
 	mux := http.NewServeMux()
 	mux.Handle("/a/b/", s)
 	mux.Handle("/stripped/", http.StripPrefix("/stripped", s))
-	server := httptest.NewUnstartedServer(mux)
-	server.Config.WriteTimeout = 50 * time.Millisecond
-	server.Start()
+	server := httptest.NewServer(mux)
 	defer server.Close()
 	for _, prefix := range []string{"/a/b/", "/stripped/"} {
-		reply := redistest.Must(server.Client().Get(server.URL + prefix + "page.css"))(t)
-		require.NoError(t, reply.Body.Close())
-		require.Equal(t, http.StatusOK, reply.StatusCode)
-	}
-	reply := redistest.Must(server.Client().Get(server.URL + "/a/b/events?name=" + url.QueryEscape(name)))(t)
-	require.Equal(t, "text/event-stream; charset=utf-8", reply.Header.Get("Content-Type"))
-	var text []byte
-	for buf := make([]byte, 64<<10); bytes.Count(text, []byte("data: ")) < 3; {
-		n := redistest.Must(reply.Body.Read(buf))(t)
-		text = append(text, buf[:n]...)
-	}
-	require.NoError(t, reply.Body.Close())
-	feeds := func() int {
-		s.feeds.mu.Lock()
-		defer s.feeds.mu.Unlock()
-		return len(s.feeds.of)
-	}
-	for feeds() > 0 { // until the server notices
-		time.Sleep(time.Millisecond)
+		for target, typ := range map[string]string{"page.css": "text/css; charset=utf-8", "state?name=" + url.QueryEscape(name): "application/json", "state": "application/json"} {
+			reply := redistest.Must(server.Client().Get(server.URL + prefix + target))(t)
+			require.Equal(t, http.StatusOK, reply.StatusCode)
+			require.Equal(t, typ, reply.Header.Get("Content-Type"))
+			require.NotEmpty(t, redistest.Must(io.ReadAll(reply.Body))(t)) // which ends
+			require.NoError(t, reply.Body.Close())
+		}
 	}
 }
 
@@ -273,7 +297,7 @@ func TestTheLastHour(t *testing.T) {
 		if !redistest.TTLsAreVirtual() {
 			return // the clock of a server does not follow that of the bubble
 		}
-		v := s.watch("events?name=" + name)
+		v := s.watch("state?name=" + name)
 		time.Sleep(20*time.Second + time.Millisecond)
 		v.leave()
 		p := s.get("limiter?name=" + name)

@@ -57,7 +57,7 @@ func (h *Handler) liveOf(v *pageView, st *survey.State) *liveView {
 	l := view.Of(st)
 	o := &liveView{pageView: v, L: l, At: v.clock(st.Time), Node: survey.Visible(st.Node), PerClient: l.Is(view.PerClient), Count: v.number(st.Count)}
 	if st.Problem != nil && !l.Absent {
-		o.Problem = survey.OneLine(st.Problem)
+		o.Problem = v.t(survey.OneLine(st.Problem))
 	}
 	if st.Problem == nil {
 		if o.Rate = v.number(st.Rate.Permits); l.Available != survey.Unknown {
@@ -123,15 +123,15 @@ func (v *pageView) Expires(ttl time.Duration) string {
 
 // finding returns a finding in the language of the page.
 func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
-	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(v.Say(f.FoundText)),
+	o := findingView{ID: f.Check, Check: v.check(f.Check), Severity: f.Severity.String(), Word: v.t(f.Severity.String()), Found: survey.Visible(survey.ShortNames(v.Say(f.FoundText))),
 		Means: f.Means, Java: f.Java, Go: f.Go,
-		Fix: survey.Visible(v.Say(f.FixText)), Who: survey.VisibleName(f.Limiter)}
+		Fix: survey.Visible(v.Say(f.FixText)), Who: shortName(f.Limiter)}
 	if v.Lang == "zh" {
 		e := chinese().Checks[f.Check]
 		o.Means, o.Java, o.Go = chineseOr(f.Means, e.Means), chineseOr(f.Java, e.Java), chineseOr(f.Go, e.Go)
 	}
 	if o.Runs = len(f.Commands) == 1 && string(f.Commands[0]) == f.Fix; !o.Runs {
-		o.Steps = v.steps(f)
+		o.Fix, o.Steps = survey.ShortNames(o.Fix), v.steps(f)
 	}
 	if f.Limiter != "" {
 		o.Link = v.limiterLink(f.Limiter, f.Client)
@@ -139,7 +139,7 @@ func (h *Handler) finding(v *pageView, f doctor.Finding) findingView {
 		o.Who = survey.Visible(f.Node)
 	}
 	if f.Client != "" {
-		o.Who += " · " + survey.VisibleName(f.Client)
+		o.Who += " · " + shortName(f.Client)
 	}
 	return o
 }
@@ -156,7 +156,7 @@ func (v *pageView) steps(f doctor.Finding) (list []stepView) {
 		list = append(list, stepView{"", f.Commands})
 	}
 	for _, s := range append(slices.Clone(f.Then), f.Alternatives...) {
-		when, after := survey.Visible(v.Say(s.IfText)), survey.Exact(time.Duration(s.AfterMS)*time.Millisecond)
+		when, after := survey.Visible(survey.ShortNames(v.Say(s.IfText))), survey.Exact(time.Duration(s.AfterMS)*time.Millisecond)
 		switch {
 		case s.If == "":
 			when = v.t("after %s:", after)
@@ -177,7 +177,7 @@ type limiterView struct {
 	Whole        string // the link to the limiter of a client
 	Live         *liveView
 	Commands     []doctor.Cmd
-	Note         string // what they need
+	Note         string // what they need, or why there are none
 	Clients      []clientView
 	MoreClients  bool
 	Listed       bool   // clients were looked for
@@ -204,11 +204,11 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	lv := &limiterView{pageView: v, Name: survey.VisibleName(name), Client: survey.VisibleName(client)}
-	v.Title = lv.Name
+	v.Title = shortName(name)
 	if client != "" {
 		lv.Whole = v.limiterLink(name, "")
 	}
-	v.Events = "events" + withQuery(v.query("name", name, "client", client))
+	v.State = "state" + withQuery(v.query("name", name, "client", client))
 	lv.Check = "limiter" + withQuery(v.query("name", name, "client", client, "check", "1"))
 	lv.ListClients = "limiter" + withQuery(v.query("name", name, "clients", "1"))
 	lv.Writes = h.mayDo
@@ -234,8 +234,10 @@ func (h *Handler) serveLimiter(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		to = to.At(st.Node)
 	}
-	lv.Commands = commands(to, name, client, lv.Live != nil && lv.Live.PerClient)
-	lv.Note = v.Say(to.Note())
+	lv.Commands = slices.DeleteFunc(commands(to, name, client, lv.Live != nil && lv.Live.PerClient), func(c doctor.Cmd) bool { return c == doctor.NoCommand })
+	if lv.Note = v.Say(to.Note()); len(lv.Commands) == 0 {
+		lv.Note = v.t(doctor.NoCommand)
+	}
 	h.beginRound(false)
 	v.noteHealth(h)
 	h.render(w, status, "limiter", v, lv)
@@ -266,10 +268,12 @@ func (lv *limiterView) listClients(ctx context.Context, h *Handler, name string,
 	defer cancel()
 	l := view.Of(st)
 	if err := l.ReadClients(ctx, h.survey, mostClients); err != nil {
-		lv.ClientsError = survey.OneLine(err)
+		lv.ClientsError = lv.t(survey.OneLine(err))
 	}
 	lv.MoreClients = l.More
 	for _, x := range l.Clients {
-		lv.Clients = append(lv.Clients, clientView{x.ClientCells(lv.style()), lv.limiterLink(name, x.ClientID)})
+		cells := x.ClientCells(lv.style())
+		cells.ID = shortName(x.ClientID)
+		lv.Clients = append(lv.Clients, clientView{cells, lv.limiterLink(name, x.ClientID)})
 	}
 }

@@ -119,7 +119,7 @@ func (h *Handler) serveList(w http.ResponseWriter, r *http.Request) {
 	lv := &listView{pageView: v, Filter: q.filter, Only: q.only, Sort: q.sort, Up: q.up, Looking: s.looking, Missing: s.missing, More: s.more,
 		Most: mostLimiters, All: len(s.rows)}
 	v.Title, v.Here = v.t("Rate limiters"), "list"
-	v.Events = "events" + withQuery(v.query())
+	v.State = "state" + withQuery(v.query())
 	v.Refresh = s.looking
 	if s.looking {
 		lv.Looked = v.number(s.looked)
@@ -206,9 +206,9 @@ func (lv *listView) choose(s snapshot, q listQuery, sick map[string][]string) []
 
 // columns are those of the table; those that a list can be sorted by have the id of their order.
 var columns = []struct{ id, title, class string }{
-	{"name", "Name", "name"}, {"", "Type", "wide"}, {"rate", "Rate", "num"}, {"granted", "Granted/s", "num wide"}, {"used", "Used", "used"},
-	{"harm", "Waiting", "num"}, {"wait", "Wait", "num"}, {"", "Cool-down", "num wide"}, {"ttl", "Expires in", "num wide"},
-	{"members", "Members", "num wide"}, {"", "Written by", "wide"}, {"node", "Node", "wide"},
+	{"name", "Name", "name"}, {"", "Type", "type"}, {"rate", "Rate", "num rate"}, {"granted", "Granted/s", "num granted"}, {"used", "Used", "used"},
+	{"harm", "Waiting", "num waiting"}, {"wait", "Wait", "num wait"}, {"", "Cool-down", "num cooldown"}, {"ttl", "Expires in", "num ttl"},
+	{"members", "Members", "num members"}, {"", "Written by", "by"}, {"node", "Node", "node"},
 }
 
 // columns fills in the heads of the table.

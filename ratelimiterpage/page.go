@@ -65,8 +65,7 @@ type config struct {
 	token   [sha256.Size]byte
 	guarded bool // token is set
 	writes  [sha256.Size]byte
-	mayDo   bool // writes is set
-	streams int
+	mayDo   bool           // writes is set
 	url     *doctor.Target // of the Redis, for commands; nil for what the client says
 	files   [3]string
 	log     *slog.Logger
@@ -97,16 +96,6 @@ func WithWrites(token string) Option {
 	return func(c *config) { c.writes, c.mayDo = c.hash("WithWrites", token), true }
 }
 
-// WithStreams sets how many live views may be open at once, at least 1. Further visitors see a page that does not
-// refresh until one of them ends. The view of a visitor who has left ends after at most 30 s. The default is 64.
-func WithStreams(n int) Option {
-	return func(c *config) {
-		if c.streams = n; n < 1 {
-			c.err = cmp.Or(c.err, fmt.Errorf("%w: WithStreams(%d); it is at least 1", ratelimiter.ErrInvalidArgument, n))
-		}
-	}
-}
-
 // WithLogger sets the logger of changes of limiters, done or rejected, and of wrong tokens. Each record says who sent
 // the request, as far as the request does. The default is slog.Default().
 func WithLogger(log *slog.Logger) Option {
@@ -131,7 +120,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	if dispatch.IsNil(rdb) {
 		return nil, fmt.Errorf("%w: the redis client is nil", ratelimiter.ErrInvalidArgument)
 	}
-	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{streams: 64, log: slog.Default()}, origins: http.NewCrossOriginProtection()}
+	h := &Handler{rdb: rdb, survey: survey.New(rdb), config: config{log: slog.Default()}, origins: http.NewCrossOriginProtection()}
 	for _, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("%w: an Option is nil", ratelimiter.ErrInvalidArgument)
@@ -150,7 +139,7 @@ func New(rdb redis.UniversalClient, opts ...Option) (*Handler, error) {
 	return h, nil
 }
 
-// Close ends all live views and pending reads, and waits for them. Later requests get status 503. Close does not
+// Close ends the searches of all keys, and waits for them. Later requests get status 503. Close does not
 // close the Redis client, and always returns nil.
 func (h *Handler) Close() error {
 	if !h.made() {
@@ -189,7 +178,7 @@ func address(rdb redis.UniversalClient) string {
 	return "Redis"
 }
 
-// policy allows what the page needs: its own style sheet, script, icon, events and forms.
+// policy allows what the page needs: its own style sheet, script, icon, state and forms.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 
 // ServeHTTP serves the page below any prefix that ends in a slash. It uses only what follows the last slash of the
@@ -243,8 +232,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.serveLimiter(w, r)
 	case "doctor":
 		h.serveDoctor(w, r)
-	case "events":
-		h.serveEvents(w, r)
+	case "state":
+		h.serveState(w, r)
 	case "page.css", "page.js", "icon.svg":
 		serveAsset(w, r, last)
 	default:

@@ -236,7 +236,7 @@ func TestLimiterPage(t *testing.T) {
 	s.do("set", "{"+name+"}:value", 1)
 	p = s.get("limiter?name=" + name + "&check=1")
 	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
-	require.Contains(t, p.body, `<code class="fix">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
+	require.Contains(t, p.body, `<code class="fix long">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
 
 	s.do("zadd", "{"+name+"}:permits", now.Add(-30*time.Hour).UnixMilli(), java)
 	require.Contains(t, s.get("limiter?name="+name).body, now.UTC().Add(-30*time.Hour).Format("2006-01-02 "), "a time alone does not tell the day")
@@ -315,7 +315,7 @@ func TestLanguages(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	for _, o := range []Option{WithToken("short"), WithWrites(""), WithStreams(0), WithLogger(nil), nil} {
+	for _, o := range []Option{WithToken("short"), WithWrites(""), WithLogger(nil), nil} {
 		_, err := New(redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}), o)
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)
 	}
@@ -329,7 +329,7 @@ func TestNotUsable(t *testing.T) {
 		require.Nil(t, h)
 	}
 	for _, h := range []*Handler{nil, {}} {
-		for _, target := range []string{"", "limiter?name=a", "doctor", "events", "change", "page.css"} {
+		for _, target := range []string{"", "limiter?name=a", "doctor", "state", "change", "page.css"} {
 			w := httptest.NewRecorder()
 			h.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/limiters/"+target, nil))
 			require.Equal(t, http.StatusServiceUnavailable, w.Code)
@@ -338,7 +338,7 @@ func TestNotUsable(t *testing.T) {
 	}
 }
 
-// TestRedisAway checks what the pages and the live views say while Redis cannot be read: since when and why. They go on when it can.
+// TestRedisAway checks what the pages say, and what they ask for, while Redis cannot be read: since when and why. They go on when it can.
 func TestRedisAway(t *testing.T) {
 	var away atomic.Pointer[error]
 	fail(&away, "dial tcp 192.0.2.1:6379: connect: connection refused")
@@ -362,17 +362,17 @@ func TestRedisAway(t *testing.T) {
 		p = s.get("?q=" + name)
 		require.Equal(t, []string{name}, p.names())
 		require.NotContains(t, p.body, "Redis cannot be read")
-		one, all := s.watch("events?name="+name), s.watch("events")
+		one, all := s.watch("state?name="+name), s.watch("state")
 		synctest.Wait()
-		require.Contains(t, one.events(t)[0].Live, "of 10")
-		require.Equal(t, []struct{ Down, Live string }{{}}, all.events(t))
+		require.Contains(t, one.events()[0].Live, "of 10")
+		require.Equal(t, []seen{{}}, all.events())
 
 		fail(&away, "i/o timeout")
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
 		since := time.Now().Add(-time.Second).UTC().Format("15:04:05Z")
 		for _, v := range []*viewer{one, all} {
-			events := v.events(t)
+			events := v.events()
 			last := events[len(events)-1]
 			require.Regexp(t, "Redis cannot be read since "+since+".*i/o timeout", last.Down)
 			require.Empty(t, last.Live)
@@ -385,13 +385,13 @@ func TestRedisAway(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, s.get("doctor").body, "i/o timeout")
 		for _, v := range []*viewer{one, all} {
-			v.events(t)
+			v.events()
 		}
 		fail(&away, "")
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.Empty(t, all.events(t)[0].Down)
-		require.Contains(t, one.events(t)[0].Live, "of 10")
+		require.Empty(t, all.events()[0].Down)
+		require.Contains(t, one.events()[0].Live, "of 10")
 		time.Sleep(time.Second)
 		s.get("doctor?again=1")
 	})

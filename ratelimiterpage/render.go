@@ -79,7 +79,7 @@ type pageView struct {
 	Where     string
 	Title     string
 	Here      string // the entry of the navigation
-	Events    string // the address of the live view
+	State     string // the address of how things stand
 	Refresh   bool   // there is more in a moment
 	Down      string // since when and why Redis cannot be read, or empty
 	Found     int    // findings of the doctor that are at least a warning
@@ -139,7 +139,7 @@ func (v *pageView) noteHealth(h *Handler) {
 }
 
 func (v *pageView) downText(since time.Time, why string) string {
-	return v.t("Redis cannot be read since %[1]s: %[2]s. The page goes on by itself when it can.", v.clock(since), strings.TrimSuffix(why, "."))
+	return v.t("Redis cannot be read since %[1]s: %[2]s. The page goes on by itself when it can.", v.clock(since), strings.TrimSuffix(v.t(why), "."))
 }
 
 // t returns a text in the language of the page.

@@ -23,15 +23,21 @@ type rowView struct {
 	Sick            string // checks of the doctor that have found something
 }
 
-// nameShown is how many bytes of a name a list shows at most.
-const nameShown = 300
+// nameShown is how many bytes of a name are shown at most beside others. The page of the limiter has the whole name.
+const nameShown = 120
 
-// shortName returns a name as a list shows it.
+// shortName returns a name as it is shown beside others: of a long one the beginning and the end, by which those of one program
+// differ.
 func shortName(name string) string {
-	if len(name) <= nameShown {
-		return survey.VisibleName(name)
+	if len(name) > 2*nameShown {
+		name = name[:nameShown] + name[len(name)-nameShown:] // more than is shown, as no character is shown by fewer bytes
 	}
-	return survey.VisibleName(strings.ToValidUTF8(name[:nameShown], "")) + "…"
+	visible := survey.VisibleName(name)
+	if len(visible) <= nameShown {
+		return visible
+	}
+	const tail = nameShown / 3
+	return strings.ToValidUTF8(visible[:nameShown-tail], "") + "…" + strings.ToValidUTF8(visible[len(visible)-tail:], "")
 }
 
 // style is how the tables of the page write.

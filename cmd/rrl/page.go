@@ -99,7 +99,7 @@ func runPage(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		return err
 	case <-ctx.Done():
 	}
-	_ = page.Close() // the live views end, which Shutdown would wait for
+	_ = page.Close() // ends the searches of all keys
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_ = server.Shutdown(end)

@@ -5,7 +5,6 @@
   const body = document.body;
   const banner = document.getElementById("banner");
   let paused = false;
-  let serverGone = false;
 
   // found shows how many findings the doctor has.
   function found(n) {
@@ -60,7 +59,7 @@
         found(Number(page.getElementById("found").textContent));
       }
     } catch (e) {
-      // The events say whether the server is there.
+      // What asks how things stand says whether the server is there.
     } finally {
       refreshing = false;
     }
@@ -73,47 +72,52 @@
     return s && !s.isCollapsed && live && live.contains(s.anchorNode);
   }
 
-  function listen() {
-    const source = new EventSource(body.dataset.events);
-    let again = false; // the server has ended the stream, and the browser begins another
-    source.addEventListener("again", () => (again = true));
-    source.onopen = () => (body.dataset.streams = String(1 + Number(body.dataset.streams || 0)));
-    source.onmessage = (message) => {
-      const event = JSON.parse(message.data);
-      if (serverGone) {
-        serverGone = false;
-        refresh();
-      }
-      say(event.down || "");
-      found(event.found);
-      if (event.live && !paused && !selecting()) {
-        put([...parse(event.live).body.childNodes]);
+  // ask asks how things stand, once a second. No connection is kept meanwhile, of which a browser has six for all its tabs, and
+  // a page that nobody sees asks for nothing.
+  let asking = false;
+  let missed = 0; // how often in a row there was no reply
+  let next;
+  async function ask() {
+    clearTimeout(next);
+    if (asking || document.hidden) return;
+    asking = true;
+    try {
+      const reply = await fetch(body.dataset.state, { cache: "no-store", signal: AbortSignal.timeout(10000) });
+      if (!reply.ok) throw new Error(reply.statusText);
+      const state = await reply.json();
+      if (missed > 1) refresh();
+      missed = 0;
+      say(state.down || "");
+      found(state.found);
+      if (state.live && !paused && !selecting()) {
+        put([...parse(state.live).body.childNodes]);
         body.dataset.live = String(1 + Number(body.dataset.live || 0));
       }
-    };
-    source.onerror = () => {
-      if (source.readyState === EventSource.CLOSED) {
-        setTimeout(listen, 30000); // too many live views: until one ends, the page does not move
-        return;
-      }
-      if (!again) {
-        serverGone = true;
-        say(body.dataset.gone);
-      }
-      again = false;
-    };
+    } catch (e) {
+      if (++missed > 1) say(body.dataset.gone); // one may be lost on the way, or as the page is left
+    } finally {
+      asking = false;
+      next = setTimeout(ask, 1000);
+    }
   }
-  if (body.dataset.events) listen();
 
   // The list and the doctor are read again: often while they look, else every few seconds.
   const moves = document.getElementById("pause");
-  if (!moves) {
-    (function again() {
-      setTimeout(async () => {
-        await refresh();
-        again();
-      }, Number(body.dataset.refresh) || 5000);
-    })();
+  let turn;
+  async function again() {
+    clearTimeout(turn);
+    await refresh();
+    clearTimeout(turn);
+    turn = setTimeout(again, Number(body.dataset.refresh) || 5000);
+  }
+  if (!moves) turn = setTimeout(again, Number(body.dataset.refresh) || 5000);
+  if (body.dataset.state) {
+    ask();
+    document.addEventListener("visibilitychange", () => {
+      if (document.hidden) return;
+      ask();
+      if (!moves) again();
+    });
   }
 
   function pause(to) {

@@ -57,12 +57,16 @@ func escaped(text string, backslashes bool) string {
 // quoted finds what is quoted in an error, also what is short: what lies between two quoted names is none.
 var quoted = regexp.MustCompile(`"(?:[^"\\]|\\.)*"`)
 
-// OneLine returns the text of err as one visible line, in which names are not longer than 64 bytes.
-func OneLine(err error) string {
-	line := strings.Join(strings.Fields(err.Error()), " ")
-	return Visible(quoted.ReplaceAllStringFunc(line, func(name string) string {
+// ShortNames returns a text in which quoted names are not longer than 64 bytes.
+func ShortNames(text string) string {
+	return quoted.ReplaceAllStringFunc(text, func(name string) string {
 		return `"` + permit.Shorten(name[1:len(name)-1]) + `"`
-	}))
+	})
+}
+
+// OneLine returns the text of err as one visible line, in which names are as [ShortNames] has them.
+func OneLine(err error) string {
+	return Visible(ShortNames(strings.Join(strings.Fields(err.Error()), " ")))
 }
 
 // Base64 returns a name in base64, or nothing if it can be typed and printed as it is.

@@ -186,9 +186,9 @@ func (r *Row) Headline() doctor.Text {
 	case r.Kind == survey.Remains:
 		return say("there is no limiter of this name: its hash is gone")
 	case r.Kind == survey.Hidden:
-		return say("it cannot be read: %s", r.Problem)
+		return say("it cannot be read: %s", doctor.Word(r.Problem))
 	case r.Is(Malformed):
-		return say("every call fails: %s", r.Problem)
+		return say("every call fails: %s", doctor.Word(r.Problem))
 	case r.Is(Stuck):
 		return say("stuck: calls of Redisson fail until Go, or rrl heal, has repaired it")
 	case r.Is(PerClient) && !r.Is(Cooling) && r.Waiting == 1:
