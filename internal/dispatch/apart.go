@@ -253,8 +253,9 @@ type wired struct {
 	a *apart
 }
 
-// Read implements net.Conn.
+// Read implements net.Conn. Part of a reply may have come, and the rest not.
 func (c wired) Read(p []byte) (int, error) {
+	c.a.waiting.Store(true)
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.a.hear()
@@ -281,8 +282,9 @@ const (
 
 // Sweep sends a command on idle connections of the pool to the server that holds a key: on a few at once, and as long as any of
 // them is broken, on twice as many. The client drops those on which that fails, such as one that a load balancer has forgotten,
-// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied. If the pool is empty
-// then, Sweep returns when it can dial: after many failures go-redis dials only once a second, and until then says how it failed.
+// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied. If none is
+// idle then, and there is room, Sweep returns when the pool can dial: after many failures go-redis dials only once a second, and until
+// then says how it failed.
 func Sweep(s Sender, key string, args []any) {
 	ctx := context.Background()
 	node, err := Node(ctx, s, key)
@@ -317,7 +319,7 @@ func Sweep(s Sender, key string, args []any) {
 			return
 		}
 	}
-	if statsOf(c).TotalConns == 0 {
+	if stats := statsOf(c); stats.IdleConns == 0 && int(stats.TotalConns) < sizeOf(c) {
 		waitForDial(node, args)
 	}
 }

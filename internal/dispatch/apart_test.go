@@ -142,10 +142,26 @@ func TestServerThatIsSilentInTheHandshake(t *testing.T) {
 	require.True(t, failure != nil && failure.Silent, "%v", err)
 }
 
+// TestHalfAReplyIsSilence checks that a server which sends a part of its first reply, and then nothing, is silent.
+func TestHalfAReplyIsSilence(t *testing.T) {
+	for _, part := range []string{"%", "%7\r\n$6\r\nser"} {
+		synctest.Test(t, func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dialing(func(string) (string, bool) { return part, false })})
+			begin := time.Now()
+			err := Probe(rdb, "key", []any{"ping"}, time.Second)
+			failure, _ := err.(*retry.Error)
+			require.True(t, failure != nil && failure.Silent, "%v", err)
+			require.LessOrEqual(t, time.Since(begin), time.Second+time.Second/ticks)
+			require.NoError(t, rdb.Close())
+		})
+	}
+}
+
 // TestSweepWaitsForThePoolToDial checks that calls succeed after a sweep of a pool whose connections have all failed, although
 // go-redis then dials only once a second and fails calls with the error of an earlier dial until one succeeds.
 func TestSweepWaitsForThePoolToDial(t *testing.T) {
-	for _, down := range []time.Duration{10 * time.Millisecond, 900 * time.Millisecond, 1010 * time.Millisecond} {
+	for i := range 6 {
+		down, used := []time.Duration{10 * time.Millisecond, 900 * time.Millisecond, 1010 * time.Millisecond}[i%3], i >= 3
 		synctest.Test(t, func(t *testing.T) {
 			var up atomic.Bool
 			serve := dialing(replies)
@@ -157,6 +173,13 @@ func TestSweepWaitsForThePoolToDial(t *testing.T) {
 					return serve(ctx, network, addr)
 				}})
 			ping := func() error { return rdb.Do(context.Background(), "ping").Err() }
+			if used { // one connection works, and somebody has it
+				up.Store(true)
+				conn := rdb.Conn()
+				defer conn.Close()
+				require.NoError(t, conn.Process(context.Background(), redis.NewCmd(context.Background(), "ping")))
+				up.Store(false)
+			}
 			for range 8 {
 				require.ErrorIs(t, ping(), syscall.ECONNREFUSED)
 			}

@@ -3,6 +3,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -24,7 +25,7 @@ func Failure(err error) *retry.Error {
 		advised = fmt.Errorf("%w: %w", retry.ErrDenied, advised)
 	}
 	return &retry.Error{
-		Err:      advised,
+		Err:      notOfCaller(advised),
 		Outcome:  outcome,
 		Shared:   outcome == retry.Unknown && errors.As(err, new(brokenPipeline)),
 		Answered: answered,
@@ -32,10 +33,31 @@ func Failure(err error) *retry.Error {
 		Local:    local(err),
 		Final:    panicked(err),
 
+		Unsent:    errors.Is(err, errShardDown),
 		Elsewhere: answered && hasPrefix(err, "MOVED", "ASK", "TRYAGAIN", "NOSCRIPT", "CLUSTERDOWN Hash slot not served"),
 		Handshake: answered && refusesUser(err),
 	}
 }
+
+// notOfCaller returns err, or an error like it that is none of a context: go-redis and package net use those of contexts for times of
+// their own, while the context of the caller goes on.
+func notOfCaller(err error) error {
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return inner{err}
+	}
+	return err
+}
+
+// An inner is an error of a context that is not that of a caller.
+type inner struct{ error }
+
+// Is implements the interface of package errors.
+func (e inner) Is(target error) bool {
+	return target != context.DeadlineExceeded && target != context.Canceled && errors.Is(e.error, target)
+}
+
+// As implements the interface of package errors.
+func (e inner) As(target any) bool { return errors.As(e.error, target) }
 
 // Classify returns the outcome of an attempt that ended with err. The argument must not be nil.
 func Classify(err error) retry.Outcome {

@@ -54,6 +54,24 @@ func TestAdvise(t *testing.T) {
 	require.Equal(t, unknown, Advise(unknown))
 }
 
+// TestContextsThatAreNotOfTheCaller checks that an error of go-redis or of package net does not pass for that of the caller's context.
+func TestContextsThatAreNotOfTheCaller(t *testing.T) {
+	for _, cause := range []error{
+		context.DeadlineExceeded, context.Canceled,
+		&net.OpError{Op: "dial", Err: context.DeadlineExceeded},
+	} {
+		failure := Failure(fmt.Errorf("dialing: %w", cause))
+		require.NotErrorIs(t, failure, context.DeadlineExceeded)
+		require.NotErrorIs(t, failure, context.Canceled)
+		require.ErrorContains(t, failure, cause.Error())
+	}
+	dial := &net.OpError{Op: "dial", Err: context.DeadlineExceeded}
+	require.ErrorIs(t, Failure(dial), error(dial), "what else it is stays")
+	var op *net.OpError
+	require.ErrorAs(t, Failure(dial), &op)
+	require.Equal(t, retry.NotExecuted, Failure(dial).Outcome)
+}
+
 func TestClassify(t *testing.T) {
 	for _, c := range []struct {
 		err  error

@@ -26,6 +26,7 @@ var (
 	full     = retry.Error{Err: errors.New("pool timeout"), Outcome: retry.NotExecuted, Local: true}
 	moved    = retry.Error{Err: errors.New("MOVED"), Outcome: retry.NotExecuted, Answered: true, Elsewhere: true}
 	password = retry.Error{Err: errors.New("WRONGPASS"), Outcome: retry.NotExecuted, Answered: true, Handshake: true}
+	unsent   = retry.Error{Err: errors.New("shard is down"), Outcome: retry.NotExecuted, Unsent: true}
 	denied   = retry.Error{Err: errors.New("NOPERM"), Outcome: retry.Executed, Answered: true}
 )
 
@@ -245,6 +246,23 @@ func TestWhatEndsAnOutage(t *testing.T) {
 		require.Contains(t, s.told()[2], "ended after")
 		time.Sleep(time.Minute)
 		require.True(t, s.h.Idle())
+	})
+}
+
+// TestTheClientHoldsAServerToBeDown checks that the end of an outage is noticed soon after the redis client lets the witness ask.
+func TestTheClientHoldsAServerToBeDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{begin: time.Now(), done: make(chan struct{})}
+		s.set(0, fails(unsent))
+		s.attempt(0, fails(refused))
+		time.Sleep(5 * time.Second)
+		over, err := s.h.Outage()
+		require.Error(t, err)
+		s.set(0, nil)
+		back := time.Now()
+		<-over
+		require.LessOrEqual(t, time.Since(back), refusedEvery)
+		synctest.Wait()
 	})
 }
 

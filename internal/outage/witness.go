@@ -61,7 +61,7 @@ func (h *Health) witness(s Server, begin time.Time) {
 			continue
 		case h.Down():
 			s.Began(h, failure.Err)
-			h.waitForEnd(s, failure.Silent)
+			h.waitForEnd(s, failure)
 		default: // it has replied, or this process cannot ask
 			s.Sweep()
 			h.acquit()
@@ -158,22 +158,26 @@ func (h *Health) judgedLocked() {
 	h.verdict = nil
 }
 
-// waitForEnd asks s about once a second, until it is up.
-func (h *Health) waitForEnd(s Server, silent bool) {
+// waitForEnd asks s about once a second, until it is up. While the redis client does not let it ask, that costs nothing, and the
+// witness looks more often.
+func (h *Health) waitForEnd(s Server, failure *retry.Error) {
 	for asked := time.Now(); ; {
-		sleep(s, time.Until(asked.Add(ProbePause())))
-		patience := tooSlow
-		if silent {
+		pause, patience := ProbePause(), tooSlow
+		if failure.Unsent {
+			pause = refusedEvery
+		}
+		if failure.Silent {
 			patience = prompt
 		}
+		sleep(s, time.Until(asked.Add(pause)))
 		asked = time.Now()
 		err := s.Probe(patience)
-		failure, failed := err.(*retry.Error)
-		failed = failed && failure.Outcome != retry.Executed
+		again, failed := err.(*retry.Error)
+		failed = failed && again.Outcome != retry.Executed
 		if isDone(s) || !failed {
 			break
 		}
-		silent = failure.Silent
+		failure = again
 		h.mu.Lock()
 		if !failure.Local {
 			h.err = failure.Err

@@ -35,6 +35,7 @@ type Error struct {
 	ReadOnly bool // the server is up and refuses to write, but may reply to what only reads
 	Local    bool // this process did not send the call; the server is not to blame
 	Silent   bool // the server has not replied in time
+	Unsent   bool // the redis client takes the server to be down, and so sends nothing
 	Final    bool // the call must not be made again, whatever the outcome
 
 	Elsewhere bool // the error is a reply: another server has to carry out the call, or this one a little later
