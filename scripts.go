@@ -25,7 +25,7 @@ func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
 var scripts = redisson.Scripts{
 	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).OptionalArgs(2).WithReplyClock(redisson.AnswersAt(2)),
 	AcquireRest:   script("acquire_rest", 3, 12, redisson.ResendAsReplay).OptionalArgs(7).WithReplyClock(redisson.AnswersAt(1)),
-	AcquireAll:    script("acquire_all", 3*redisson.JointParts, 4+redisson.JointParts, redisson.ResendAsReplay).WithCost(100),
+	AcquireAll:    script("acquire_all", 3*redisson.OneCallParts, 4+redisson.OneCallParts, redisson.ResendAsReplay).WithCost(100),
 	Available:     script("available", 3, 5, redisson.ResendAlways).Alone(),
 	GiveBack:      script("give_back", 3, 5, redisson.ResendAlways),
 	Release:       script("release", 3, 4, redisson.ResendUnsent).Alone(),

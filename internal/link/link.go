@@ -44,8 +44,8 @@ type Backend interface {
 type Backends interface {
 	// NewID returns an ID that no call has had.
 	NewID() permit.ID
-	// Joint reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
-	Joint(parts []permit.Part) bool
+	// InOneCall reports whether AcquireAll can decide the parts, each of whose limiters is a Backend.
+	InOneCall(parts []permit.Part) bool
 	// AcquireAll asks for all parts at one instant, sets their types, and returns the indexes of those that reject.
 	AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error)
 	// Server returns the address of the server of a divided Redis that holds a limiter: a master of a cluster or a shard of a

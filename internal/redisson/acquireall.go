@@ -9,9 +9,9 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
-// Joint reports whether one script can decide all of the parts. Each of their limiters is a *[Limiter].
-func (c *Conn) Joint(parts []permit.Part) bool {
-	if len(parts) > JointParts {
+// InOneCall reports whether one script can decide all of the parts. Each of their limiters is a *[Limiter].
+func (c *Conn) InOneCall(parts []permit.Part) bool {
+	if len(parts) > OneCallParts {
 		return false
 	}
 	tag := hashTag(parts[0].Limiter.(*Limiter).Keys.Hash)
@@ -23,7 +23,7 @@ func (c *Conn) Joint(parts []permit.Part) bool {
 	return true
 }
 
-// AcquireAll makes one attempt at all parts, and returns the indexes of those that reject. [Conn.Joint] must report
+// AcquireAll makes one attempt at all parts, and returns the indexes of those that reject. [Conn.InOneCall] must report
 // true for the parts. It sets their types. Its errors are like those of [Limiter.Acquire].
 func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool) (rejected []int, err error) {
 	for i := range parts {
@@ -43,13 +43,13 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 }
 
 func (c *Conn) acquireAll(ctx context.Context, parts []permit.Part, replay bool) ([]int, error) {
-	var keys [3 * JointParts]string
-	args := [4 + JointParts]any{1: c.now(), 2: 0, 3: c.KeyTTL.Milliseconds()}
+	var keys [3 * OneCallParts]string
+	args := [4 + OneCallParts]any{1: c.now(), 2: 0, 3: c.KeyTTL.Milliseconds()}
 	if replay {
 		args[2] = 1
 	}
 	var list []byte
-	for i := range JointParts {
+	for i := range OneCallParts {
 		if i >= len(parts) { // any key of the same slot
 			copy(keys[3*i:], keys[:3])
 			args[4+i] = ""

@@ -95,8 +95,8 @@ type Scripts struct {
 	Inspect                                         *Script
 }
 
-// JointParts is how many limiters acquire_all takes. The script spells out all of their keys.
-const JointParts = 6
+// OneCallParts is how many limiters acquire_all takes. The script spells out all of their keys.
+const OneCallParts = 6
 
 // The first number of a reply is one of these.
 const (

@@ -41,12 +41,12 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 	if err := reconcileAll(ctx, parts); err != nil {
 		return nothing, err
 	}
-	list := ls.joint(parts)
-	if !ls.engine.Config().Backends.Joint(list) {
+	list := ls.together(parts)
+	if !ls.engine.Config().Backends.InOneCall(list) {
 		return tryInTurn(ctx, parts)
 	}
 	for i := range parts {
-		// The joint call takes what is plainly free, and checks nothing.
+		// The call for all takes what is plainly free, and checks nothing.
 		if err := parts[i].Handle.Check(ctx, parts[i].Permits); err != nil {
 			return nothing, err
 		}
@@ -77,16 +77,16 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 
 // takeFree takes the parts if one call can decide them and all are free. It checks and repairs nothing.
 func (ls *Lists) takeFree(ctx context.Context, parts []part) (granted bool, err error) {
-	list := ls.joint(parts)
-	if len(list) < 2 || !ls.engine.Config().Backends.Joint(list) {
+	list := ls.together(parts)
+	if len(list) < 2 || !ls.engine.Config().Backends.InOneCall(list) {
 		return false, nil
 	}
 	rejected, err := ls.takeAll(ctx, parts, list)
 	return err == nil && len(rejected) == 0, err
 }
 
-// joint returns the parts for a call for all of them.
-func (ls *Lists) joint(parts []part) []permit.Part {
+// together returns the parts for a call for all of them.
+func (ls *Lists) together(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
 	for i, p := range parts {
 		list[i] = permit.Part{Limiter: p.Handle.Backend, Permits: p.Permits, Floor: p.Handle.Floor, ID: ls.engine.Config().Backends.NewID().Run(0)}

@@ -137,10 +137,10 @@ func unwrapped(parts []permit.Part) []permit.Part {
 	return list
 }
 
-// Joint reports whether AcquireAll can decide the parts in one call.
-func (p *Process) Joint(parts []permit.Part) (joint bool) {
-	p.locked(func() { joint = !p.inTurn })
-	return joint && p.conn.Joint(unwrapped(parts))
+// InOneCall reports whether AcquireAll can decide the parts in one call.
+func (p *Process) InOneCall(parts []permit.Part) (ok bool) {
+	p.locked(func() { ok = !p.inTurn })
+	return ok && p.conn.InOneCall(unwrapped(parts))
 }
 
 // Server returns the result of the function set by Divide.
