@@ -434,7 +434,7 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 // TestCrowdIsNoOutage has a crowd ask for what is not there, all at once. Redis replies as fast as it can, so nobody is granted
 // anything. How long each call takes is up to the machine.
 func TestCrowdIsNoOutage(t *testing.T) {
-	size := redistest.Cases(10_000, 50_000)
+	size := redistest.Cases(5_000, 50_000)
 	w := newCrowded(t)
 	limiters := make([]*RateLimiter, size)
 	var wg sync.WaitGroup
