@@ -65,6 +65,8 @@ type Finding struct {
 	Alternatives []Step `json:"alternatives,omitempty"`
 
 	FoundText, FixText Text `json:"-"` // Found and Fix, for other languages
+
+	waiting int64 // callers that wait because of it, as far as that is known
 }
 
 // A Skip is something that could not be looked at.
@@ -93,10 +95,13 @@ func (r *Report) Add(other *Report) {
 	r.Findings, r.Skipped = append(r.Findings, other.Findings...), append(r.Skipped, other.Skipped...)
 }
 
-// Groups returns the findings of which it takes one explanation, the worst first: those of one check that mean the same.
+// Groups returns the findings of which it takes one explanation, the worst first: those of one check that mean the same, and of these
+// the one for which most callers wait.
 func (r *Report) Groups() (groups [][]Finding) {
 	list := slices.Clone(r.Findings)
-	slices.SortStableFunc(list, func(a, b Finding) int { return cmp.Compare(b.Severity, a.Severity) })
+	slices.SortStableFunc(list, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(b.Severity, a.Severity), cmp.Compare(b.waiting, a.waiting))
+	})
 	type key struct {
 		check, means string
 		severity     Severity

@@ -308,7 +308,8 @@ func TestStates(t *testing.T) {
 		},
 		"a cool-down that is not meant": {
 			{acts{rate(0), hash("coolDown", int64(95_600_000_000_000))}, "cool-down", Warning, "a cool-down until 4999-.*rrl lift NAME --write"},
-			{acts{hash("coolDown", time.Now().Add(h).UnixMilli())}, "cool-down", Info, "a cool-down for another"},
+			{acts{hash("coolDown", time.Now().Add(h).UnixMilli())}, "cool-down", Info, "a cool-down for another 59m[0-9.]+s, until [^;\n]*\n"},
+			{acts{hash("waiting", fmt.Sprintf("28d0 40 %d 3600000 ;", time.Now().UnixMilli()))}, "cool-down", Info, "a cool-down for another .*; callers that wait: 40\n"},
 			{acts{hash("reopenUntil", int64(95_600_000_000_000))}, "cool-down", Warning, "then re-opening until 4999-"},
 			{acts{hash("coolDown", 1)}, "cool-down", Warning, "^re-opening until 4999-"},
 			then(look{check: "cool-down"}, hash("reopenUntil", 2)),

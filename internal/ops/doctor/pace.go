@@ -30,8 +30,14 @@ func (p *patient) coolDown() []Finding {
 	if reopen.After(at) && !at.IsZero() {
 		found = say("%s, then re-opening until %s", found, reopen.UTC().Format(time.RFC3339))
 	}
+	waiting := p.main.Waiting().Callers
+	if waiting > 0 {
+		found = say("%s; callers that wait: %d", found, waiting)
+	}
 	end := word("it should end now")
-	return []Finding{p.of(p.main, "cool-down", s, say("if %s: %s", end, run(p.rrl("lift", "--write")).only(end)), "%s", found)}
+	f := p.of(p.main, "cool-down", s, say("if %s: %s", end, run(p.rrl("lift", "--write")).only(end)), "%s", found)
+	f.waiting = waiting
+	return []Finding{f}
 }
 
 // minGap finds a least gap with which callers that ask for one permit do not get the rate. A gap is a whole number of ms, so

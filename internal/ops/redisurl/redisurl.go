@@ -23,7 +23,10 @@ type Redis struct {
 // Parse parses a URL: those of go-redis, redis+sentinel://HOST:PORT/DB?master_name=M and redis+cluster://HOST:PORT, and rediss in place of
 // redis for TLS. The error leaves out the URL, in which there may be a password, and parts of it.
 func Parse(raw string) (r Redis, err error) {
-	scheme, rest, _ := strings.Cut(raw, "://")
+	scheme, rest, ok := strings.Cut(raw, "://")
+	if !ok {
+		return r, errors.New("it has to begin with redis:// or another scheme")
+	}
 	plain, kind, _ := strings.Cut(scheme, "+")
 	base := plain + "://" + rest
 	u, err := url.Parse(base)
