@@ -45,6 +45,7 @@ func TestTargets(t *testing.T) {
 		{raw: "redis+ring://h:1", err: `the scheme "redis+ring" is not known`},
 		{raw: "redis+sentinel://h:1", err: "there is no master_name"},
 		{raw: "redis+cluster://h:1/1", err: "leave /1 out of the URL"},
+		{raw: "127.0.0.1:6379", err: "it has to begin with redis:// or another scheme"},
 		{raw: "redis://u:secret@h:port", err: "it cannot be parsed"},
 		{raw: "redis+cluster://u:secret/2@h:1", err: "it cannot be parsed; what a URL cannot have in a password"},
 	} {
