@@ -571,7 +571,7 @@ func (m *cpuMeter) requireBounded() []time.Duration {
 	slices.Sort(m.took)
 	half := m.took[len(m.took)/2] // the others have the machine's own stalls in them
 	m.t.Logf("%d calls, median %v, largest %v", len(m.took), half, m.took[len(m.took)-1])
-	redistest.Measured(m.t, half < 2*time.Millisecond, "half of the calls took Redis more than %v", half)
+	redistest.Measured(m.t, half < 5*time.Millisecond, "half of the calls took Redis more than %v", half)
 	return m.took
 }
 
