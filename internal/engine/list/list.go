@@ -67,7 +67,7 @@ func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 		return demands[0].alone(ctx, engine.Request{})
 	}
 	w := ls.waiter(demands, time.Time{})
-	for outages := 0; ; outages++ {
+	for { // once, and again whenever a server has gone down or come back meanwhile
 		w.split()
 		a, decided, err := w.tryOffline()
 		if decided || err != nil {
@@ -76,11 +76,11 @@ func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 		next, err := w.try(ctx)
 		switch {
 		case err == nil && next.Granted:
-			if a, decided, err = w.finish(ctx, next.Asked); decided || err != nil || outages >= len(demands) {
+			if a, decided, err = w.finish(ctx, next.Asked); decided || err != nil {
 				return a.of(demands), err
 			}
 			continue
-		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && w.mayYield() && outages < len(demands):
+		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && w.mayYield():
 			continue // policies decide more of it now
 		}
 		return w.outcome(next.Outcome), err

@@ -121,15 +121,16 @@ func (w *waiter) takeOffline(now time.Time) (Outcome, error) {
 		}
 		return Outcome{Bound: p.index, Wait: at.Sub(now), Degraded: true}, nil
 	}
-	if len(w.offline) > 0 {
-		w.offline[0].Handle.Health().CountGrant()
-	}
-	return Outcome{Granted: true, Bound: -1, Degraded: len(w.offline) > 0}, nil
+	w.offline[0].Handle.Health().CountGrant()
+	return Outcome{Granted: true, Bound: -1, Degraded: true}, nil
 }
 
 // finish ends a list of which Redis has granted the parts that it decides: it has the policies grant the others. If one rejects by
 // now, or its server is up again, which leaves the list undecided, what Redis has granted goes back.
 func (w *waiter) finish(ctx context.Context, asked []link.Asked) (a Outcome, decided bool, err error) {
+	if len(w.offline) == 0 {
+		return Outcome{Granted: true, Bound: -1, Asked: asked}, true, nil
+	}
 	a = nothing.Outcome
 	if !slices.ContainsFunc(w.offline, func(p part) bool { return !p.isDown() }) {
 		a, err = w.takeOffline(time.Now())
