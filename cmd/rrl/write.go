@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 	"github.com/goredisson/ratelimiter/internal/ops/doctor"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/ops/view"
@@ -318,17 +319,20 @@ func setRate(c *cli.Command) (change, error) {
 }
 
 // setsType reports whether set-rate may change the type of the limiter.
-func setsType(c *cli.Command) bool { return c.IsSet("type") || strings.Contains(c.String("rate"), " ") }
+func setsType(c *cli.Command) bool {
+	rate, _ := rates.Parse(c.String("rate"))
+	return c.IsSet("type") || rate.Whole
+}
 
 // rateFlag returns the change that --rate makes: of the permits and the interval or, if it names a type, of all parts.
 func rateFlag(c *cli.Command) (func(r *ratelimiter.Rate), error) {
 	text := c.String("rate")
-	rate, err := ratelimiter.ParseRate(text)
+	rate, err := rates.Parse(text)
 	if err != nil {
 		return nil, fmt.Errorf("--rate: %w", err)
 	}
-	says, complete := []string{"permits", "interval"}, strings.Contains(text, " ")
-	if complete {
+	says := []string{"permits", "interval"}
+	if rate.Whole {
 		says = append(says, "type", "keep-alive", "min-gap")
 	}
 	for _, flag := range says {
@@ -336,11 +340,5 @@ func rateFlag(c *cli.Command) (func(r *ratelimiter.Rate), error) {
 			return nil, fmt.Errorf("--rate %q sets what --%s sets; give one of them", text, flag)
 		}
 	}
-	return func(r *ratelimiter.Rate) {
-		if complete {
-			*r = rate
-		} else {
-			r.Permits, r.Interval = rate.Permits, rate.Interval
-		}
-	}, nil
+	return rate.Set, nil
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
+	"github.com/goredisson/ratelimiter/internal/http/rates"
 )
 
 // maxProblems is how many problems an error lists.
@@ -198,8 +199,7 @@ func (r *reader) rate(of *node, to *ratelimiter.Rate, others ...string) field {
 		if n.kind != aNumber && !r.is(n, at, aString) { // the error about "rate: 20" shows a rate
 			return
 		}
-		rate, err := ratelimiter.ParseRate(n.text)
-		_, _, complete := strings.Cut(n.text, " ")
+		rate, err := rates.Parse(n.text)
 		switch {
 		case err != nil:
 			r.bad(n, at, "%s", strings.TrimPrefix(err.Error(), ratelimiter.ErrInvalidArgument.Error()+": "))
@@ -207,12 +207,12 @@ func (r *reader) rate(of *node, to *ratelimiter.Rate, others ...string) field {
 		case rate.Interval%time.Millisecond != 0:
 			r.bad(n, at, "the interval %v is no whole number of milliseconds", rate.Interval)
 			return
-		case complete && len(others) == 0:
+		case rate.Whole && len(others) == 0:
 			r.bad(n, at, "the rate %q has more than permits and an interval, as 10/s has them", clip(n.text))
 			return
 		}
 		instead := []string{"permits", "interval"}
-		if complete {
+		if rate.Whole {
 			instead = append(instead, others...)
 		}
 		for _, key := range of.keys {
@@ -220,11 +220,7 @@ func (r *reader) rate(of *node, to *ratelimiter.Rate, others ...string) field {
 				r.bad(key, strings.TrimSuffix(at, "rate")+key.text, "rate says it already")
 			}
 		}
-		if complete {
-			*to = rate
-		} else {
-			to.Permits, to.Interval = rate.Permits, rate.Interval
-		}
+		rate.Set(to)
 	}
 }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package rates holds a rate to what a limiter accepts, before Redis is asked, and writes a wait as HTTP has it.
+// Package rates reads a rate from a text, holds it to what a limiter accepts, before Redis is asked, and writes a wait as HTTP has it.
 package rates
 
 import (
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -11,6 +12,28 @@ import (
 
 // MaxPermits is what a member of the permits set can hold.
 const MaxPermits = 1<<32 - 1
+
+// A Parsed is what a text says of a rate.
+type Parsed struct {
+	ratelimiter.Rate
+	Whole bool // the text names the type, so that it says all parts, and not only the permits and the interval
+}
+
+// Parse reads a text as [ratelimiter.ParseRate] does.
+func Parse(text string) (p Parsed, err error) {
+	p.Rate, err = ratelimiter.ParseRate(text)
+	p.Whole = err == nil && strings.Contains(text, " ")
+	return p, err
+}
+
+// Set gives r what the text says.
+func (p Parsed) Set(r *ratelimiter.Rate) {
+	if p.Whole {
+		*r = p.Rate
+	} else {
+		r.Permits, r.Interval = p.Permits, p.Interval
+	}
+}
 
 // Check tells report what is wrong with r, field by field in the words of a rule file, so that a typing error
 // is found when the limit is made and not with the first request.
