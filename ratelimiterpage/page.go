@@ -34,6 +34,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/ops/doctor"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -108,7 +109,7 @@ func WithLogger(log *slog.Logger) Option {
 
 func (c *config) hash(option, token string) [sha256.Size]byte {
 	if len(token) < MinToken {
-		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %s; it has at least %d", ratelimiter.ErrInvalidArgument, option, survey.Counted(len(token), "byte"), MinToken))
+		c.err = cmp.Or(c.err, fmt.Errorf("%w: the token of %s has %s; it has at least %d", ratelimiter.ErrInvalidArgument, option, permit.Counted(len(token), "byte"), MinToken))
 	}
 	return sha256.Sum256([]byte(token))
 }

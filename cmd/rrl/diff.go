@@ -110,7 +110,7 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		return command.Error{Code: exitSick}
 	}
 	if !asJSON {
-		_, err = fmt.Fprintf(out, "no differences in %s\n", survey.Counted(same, "limiter"))
+		_, err = fmt.Fprintf(out, "no differences in %s\n", permit.Counted(same, "limiter"))
 	}
 	return err
 }

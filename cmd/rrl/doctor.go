@@ -213,6 +213,6 @@ func writeReport(out io.Writer, r *doctor.Report, one bool) {
 	if one {
 		fmt.Fprintln(out, verdict)
 	} else {
-		fmt.Fprintf(out, "%s; %s looked at\n", verdict, survey.Counted(r.Limiters, "limiter"))
+		fmt.Fprintf(out, "%s; %s looked at\n", verdict, permit.Counted(r.Limiters, "limiter"))
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/ops/view"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/rivo/uniseg"
 	"github.com/urfave/cli/v3"
 )
@@ -212,7 +213,7 @@ func (s *summing) add(r *view.Row) {
 
 // line returns the counts that are not 0, with that of the limiters first.
 func (s *summing) line(where string) string {
-	text := survey.Counted(s.all, "limiter")
+	text := permit.Counted(s.all, "limiter")
 	if s.remains > 0 {
 		text += fmt.Sprintf(", and what %d more have left behind,", s.remains)
 	}
@@ -221,7 +222,7 @@ func (s *summing) line(where string) string {
 	for _, c := range []struct {
 		n    int
 		what string
-	}{{int(s.waiting), survey.Counted(s.waiting, "caller") + " waiting"}, {s.limited, fmt.Sprint(s.limited, " limited now")}, {s.quotas, survey.Counted(s.quotas, "quota") + " used up"},
+	}{{int(s.waiting), permit.Counted(s.waiting, "caller") + " waiting"}, {s.limited, fmt.Sprint(s.limited, " limited now")}, {s.quotas, permit.Counted(s.quotas, "quota") + " used up"},
 		{s.cooling, fmt.Sprint(s.cooling, " in a cool-down")}, {s.stuck, fmt.Sprint(s.stuck, " stuck")}, {s.malformed, fmt.Sprint(s.malformed, " malformed")}} {
 		if c.n > 0 {
 			text += separator + c.what

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
-	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/ratelimiterpage"
 	"github.com/urfave/cli/v3"
 )
@@ -120,7 +120,7 @@ func pageToken(c *cli.Command) (string, error) {
 		}
 	}
 	if token != "" && len(token) < ratelimiterpage.MinToken {
-		return "", command.Usage("the token has %s; it has at least %d", survey.Counted(len(token), "byte"), ratelimiterpage.MinToken)
+		return "", command.Usage("the token has %s; it has at least %d", permit.Counted(len(token), "byte"), ratelimiterpage.MinToken)
 	}
 	return token, nil
 }

@@ -61,7 +61,7 @@ func peekCommand() *cli.Command {
 				queued = st.Behind(waiting, n, pk)
 				wait = fmt.Sprintf("; %d already waiting", waiting)
 			}
-			switch asked := survey.Counted(n, "permit"); {
+			switch asked := permit.Counted(n, "permit"); {
 			case c.Bool("json"):
 				o := prediction{Asked: n, Granted: pk.Granted(), Available: pk.Available, WaitsFor: pk.Why, Waiting: waiting}
 				if pk.Known {
@@ -73,7 +73,7 @@ func peekCommand() *cli.Command {
 				_, err = fmt.Fprintf(out, "%s: not known, because the set is too large to follow%s\n", asked, wait)
 			case pk.Wait > 0 && waiting > 0:
 				_, err = fmt.Fprintf(out, "%s: wait about %s behind %s, %s if nobody waited, because of %s; %d available\n", asked, brief(queued),
-					survey.Counted(waiting, "caller"), brief(pk.Wait), pk.Why, pk.Available)
+					permit.Counted(waiting, "caller"), brief(pk.Wait), pk.Why, pk.Available)
 			case pk.Wait == 0:
 				_, err = fmt.Fprintf(out, "%s: granted at once, %d available%s\n", asked, pk.Available, wait)
 			default:

@@ -16,6 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/ops/view"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
 )
@@ -121,7 +122,7 @@ func runRecord(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 			if frames == 0 {
 				return command.Error{Code: command.ExitFailed, Err: errors.New("it ended before the first look, and there is no file")}
 			}
-			fmt.Fprintf(c.Root().Writer, "%s has %s: rrl replay shows it\n", visible(c.Args().First()), survey.Counted(frames, "look"))
+			fmt.Fprintf(c.Root().Writer, "%s has %s: rrl replay shows it\n", visible(c.Args().First()), permit.Counted(frames, "look"))
 			return command.Error{Code: command.ExitOK, Err: file.Close()}
 		}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/term"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/ops/view"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/urfave/cli/v3"
 )
@@ -142,7 +143,7 @@ func (o *watchLine) write(out io.Writer, r *view.Row) error {
 	if o.Granted != nil {
 		granted = fmt.Sprintf("  +%d granted", *o.Granted)
 	}
-	_, err := fmt.Fprintf(out, "%s  %s  %s left%s  %s%s\n", at, r.Rate, orDash(r.Available), granted, survey.Counted(r.Members, "member"), meets)
+	_, err := fmt.Fprintf(out, "%s  %s  %s left%s  %s%s\n", at, r.Rate, orDash(r.Available), granted, permit.Counted(r.Members, "member"), meets)
 	return err
 }
 
@@ -294,7 +295,7 @@ func (t *top) show(rows []view.Row, asJSON bool) error {
 	if term.Is(t.out) && !t.still {
 		fmt.Fprint(t.out, "\x1b[H\x1b[2J")
 	}
-	of := survey.Counted(t.all, "limiter")
+	of := permit.Counted(t.all, "limiter")
 	if t.more {
 		of += " (there are more)"
 	}

@@ -214,7 +214,7 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, to doctor.Ta
 			break
 		}
 	}
-	clients := survey.Counted(n, "client")
+	clients := permit.Counted(n, "client")
 	switch n {
 	case 0:
 		return nil
@@ -264,7 +264,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	if st.HasValue {
 		value = visibleName(st.Value)
 	}
-	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visibleName(st.Name), text, value, survey.Counted(st.Count, "member"))
+	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visibleName(st.Name), text, value, permit.Counted(st.Count, "member"))
 	return err
 }
 

@@ -117,7 +117,7 @@ func (s *Ledger) When(p *Policy, permits int64, now, since time.Time) (at time.T
 	}
 	quota, r := s.part(p)
 	if permits > quota {
-		return at, 0, fmt.Errorf("%s asked of a local quota of %d: %v among %d", permit.Counted(permits), quota, r, p.Nodes)
+		return at, 0, fmt.Errorf("%s asked of a local quota of %d: %v among %d", permit.Counted(permits, "permit"), quota, r, p.Nodes)
 	}
 	s.window = r.Interval
 	s.expire(now)

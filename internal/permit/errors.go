@@ -43,17 +43,17 @@ func Shorten(text string) string {
 // stay free.
 func Exceeds(limiter string, permits, floor, rate int64) error {
 	if floor > 0 {
-		return fmt.Errorf("%w: asked for %s of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, Counted(permits), limiter, floor, rate)
+		return fmt.Errorf("%w: asked for %s of %q and to leave %d free, whose rate is %d", ErrPermitsExceedRate, Counted(permits, "permit"), limiter, floor, rate)
 	}
-	return fmt.Errorf("%w: asked for %s of %q, whose rate is %d", ErrPermitsExceedRate, Counted(permits), limiter, rate)
+	return fmt.Errorf("%w: asked for %s of %q, whose rate is %d", ErrPermitsExceedRate, Counted(permits, "permit"), limiter, rate)
 }
 
-// Counted returns n with its noun, as in "1 permit" and "2 permits".
-func Counted(n int64) string {
-	if n == 1 {
-		return "1 permit"
+// Counted returns n with the noun of what was counted, as in "1 member" and "2 members".
+func Counted[N int | int64](n N, noun string) string {
+	if n != 1 {
+		noun += "s"
 	}
-	return fmt.Sprint(n, " permits")
+	return fmt.Sprint(n, " ", noun)
 }
 
 // Of returns the description of an operation in errors.

@@ -11,6 +11,7 @@ import (
 	"sync"
 
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
@@ -93,7 +94,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 			continue
 		}
 		if seen == most {
-			r.skip(Skip{Check: "find"}, false, fmt.Errorf("looked at only the first %s", survey.Counted(most, "limiter")))
+			r.skip(Skip{Check: "find"}, false, fmt.Errorf("looked at only the first %s", permit.Counted(most, "limiter")))
 			break
 		}
 		seen++

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
 // A Text is what a finding says: in English, and as a format with its values, by which it can be said in another language.
@@ -149,9 +149,9 @@ func (t Text) plan() (now []Cmd, then, alternatives []Step) {
 	return now, then, alternatives
 }
 
-// Counted returns a number of things, as [survey.Counted] does. Its format has the singular.
+// Counted returns a number of things, as [permit.Counted] does. Its format has the singular.
 func Counted[N int | int64](n N, noun string) Text {
-	return Text{english: survey.Counted(n, noun), format: "%d " + noun, args: []any{n}}
+	return Text{english: permit.Counted(n, noun), format: "%d " + noun, args: []any{n}}
 }
 
 // Listed returns texts with a separator between them.

@@ -118,7 +118,7 @@ func (r *rejected) err() error {
 	if r.n < 2 {
 		return r.first
 	}
-	return fmt.Errorf("cannot read %s; the first is %w", Counted(r.n, "name"), r.first)
+	return fmt.Errorf("cannot read %s; the first is %w", permit.Counted(r.n, "name"), r.first)
 }
 
 // A finder is one run of Find.

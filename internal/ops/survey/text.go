@@ -116,11 +116,3 @@ func Exact(d time.Duration) string {
 	}
 	return s
 }
-
-// Counted returns n with the noun of what was counted, as in "1 member" and "2 members".
-func Counted[N int | int64](n N, noun string) string {
-	if n != 1 {
-		noun += "s"
-	}
-	return fmt.Sprint(n, " ", noun)
-}
