@@ -327,7 +327,11 @@ var advice = []struct{ part, what string }{
 	{"invalid username-password", "the user or the password is wrong; --user names the user of an ACL"},
 	{"NOPERM", "the user may not do that; docs/rrl.md lists what its ACL has to allow"},
 	{"first record does not look like a TLS handshake", "it does not speak TLS there; use redis:// in place of rediss://"},
+	{"x509: certificate is valid for", otherName},
+	{"x509: certificate is not valid for any names", otherName},
+	{"because it doesn't contain any IP SANs", otherName},
 	{"x509:", "its certificate is not trusted; --tls-ca names the file of those who signed it"},
+	{"tls: handshake failure", "it may want a certificate of the client: --tls-cert and --tls-key"},
 	{"certificate required", "it wants a certificate of the client: --tls-cert and --tls-key"},
 	{"all sentinels specified in configuration are unreachable", "check the addresses of the sentinels and master_name"},
 	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
@@ -339,6 +343,8 @@ var advice = []struct{ part, what string }{
 	{"got 0 elements in cluster info", "it is no cluster; use redis:// in place of redis+cluster://"},
 	{"cluster support disabled", "it is no cluster; use redis:// in place of redis+cluster://"},
 }
+
+const otherName = "its certificate has another name; the URL has to have one of those"
 
 // advise adds to an error what to do about it.
 func advise(err error) error {

@@ -168,7 +168,8 @@ func TestTLS(t *testing.T) {
 		want string
 	}{
 		"--tls-ca CA --tls-cert CERT --tls-key KEY": {command.ExitOK, "There are no such limiters"},
-		"":                                {command.ExitDown, "--tls-ca names the file of those who signed it"},
+		"": {command.ExitDown, "--tls-ca names the file of those who signed it"},
+		"--tls-ca CA --redis rediss://localhost:" + port: {command.ExitDown, "its certificate has another name"},
 		"--tls-ca CA":                     {command.ExitDown, "--tls-cert and --tls-key"},
 		"--tls-cert CERT":                 {command.ExitUsage, "--tls-cert and --tls-key go together"},
 		"--tls-ca KEY":                    {command.ExitUsage, "there is no certificate in"},

@@ -20,7 +20,9 @@ var advice = []struct{ part, what string }{
 	{"ACL failure in script", noPermission},
 	{"The user executing the script can't", noPermission},
 	{"first record does not look like a TLS handshake", "it does not speak TLS there; leave TLSConfig out of the redis client's options, or use redis:// in place of rediss://"},
-	{"x509: certificate is valid for", "its certificate has another name; ServerName in TLSConfig is the name that it is to have"},
+	{"x509: certificate is valid for", otherName},
+	{"x509: certificate is not valid for any names", otherName},
+	{"because it doesn't contain any IP SANs", otherName},
 	{"x509:", "its certificate is not trusted; RootCAs in TLSConfig has those who signed it"},
 	{"tls: handshake failure", "it may want a certificate of the client: Certificates in TLSConfig"},
 	{"certificate required", "it wants a certificate of the client: Certificates in TLSConfig"},
@@ -48,6 +50,8 @@ var advice = []struct{ part, what string }{
 	{"ERR internal error", "it does not say what it could not do in a script, as a serverless server may; docs/production.md has the rules of such servers"},
 	{"DB index is out of range", "it has fewer databases; 0 is the first"},
 }
+
+const otherName = "its certificate has another name; ServerName in TLSConfig is the name that it is to have"
 
 const noPermission = "docs/design/protocol.md lists what the ACL of the user has to allow; rrl doctor NAME --app-user USER says what is missing"
 
