@@ -41,6 +41,11 @@ type twinWorld struct {
 // newTwinWorld draws a world. Its limiters are called prefix and a letter.
 func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string) *twinWorld {
 	w := &twinWorld{rng: rng, rdb: rdb, jar: j, met: map[string]int{}}
+	w.ours = twinState{hashTTL: noKey}
+	for i := range w.ours.slots {
+		w.ours.slots[i] = twinSlot{valueTTL: noKey, permitsTTL: noKey}
+	}
+	w.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
 	for i := range w.ids {
 		w.ids[i] = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
 	}
@@ -73,11 +78,6 @@ func (w *twinWorld) play(ctx context.Context, n int) error {
 			w.rdb.Del(ctx, keys...)
 		}
 	}()
-	w.ours = twinState{hashTTL: noKey}
-	for i := range w.ours.slots {
-		w.ours.slots[i] = twinSlot{valueTTL: noKey, permitsTTL: noKey}
-	}
-	w.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
 	w.begin()
 	if err := w.copy(ctx, 0); err != nil {
 		return err
