@@ -136,6 +136,19 @@ func TestDifferentialSeesHeals(t *testing.T) {
 	})
 }
 
+// TestDifferentialAllowsForRealTime checks that TTLs, which run in real time, may differ by what has passed of it, however much
+// that is, and by no more.
+func TestDifferentialAllowsForRealTime(t *testing.T) {
+	const began = 1_000_000
+	for passed, want := range map[int64]int{0: 3, 4_998: 3, 4_999: 0, 50_000: 0} { // ms
+		a, b := twinState{hashTTL: 600_000, at: began}, twinState{hashTTL: 595_000, at: began + passed}
+		a.slots[1], b.slots[1] = twinSlot{valueTTL: 600_000, permitsTTL: 595_000}, twinSlot{valueTTL: 595_000, permitsTTL: 600_000}
+		require.Len(t, a.differs(b, began), want, "after %d ms", passed)
+		b.hashTTL = noTTL
+		require.Len(t, a.differs(b, began), max(1, want), "after %d ms", passed)
+	}
+}
+
 // ourScript returns the script that we send with that name.
 func ourScript(t testing.TB, name string) *dispatch.Script {
 	t.Helper()
