@@ -53,16 +53,20 @@ func TestCoolDownOfThreads(t *testing.T) {
 	}, family, from("3.15.5"))
 }
 
-// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap, of a cool-down and of who waits as it
-// does on one without them. It is the blocks that keep Redisson from granting.
+// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap, of a cool-down, of who waits and
+// of a heal under way as it does on one without them. It is the blocks that keep Redisson from granting.
 func TestFieldsAreHarmless(t *testing.T) {
 	t.Parallel()
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
-	fields := map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until, "waiting": "28d0 40 1790000000000 4000 pod-7;"}
+	fieldsOf := func(set string) map[string]string {
+		counted := "1000 1000 21 " + memberOf(newestListed(), 1) + memberOf(newestListed(), 1)
+		return map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until, "waiting": "28d0 40 1790000000000 4000 pod-7;", set: counted}
+	}
 	take := func(permits int64) twinOp { return twinOp{name: "tryAcquire", permits: permits} }
 	eachJar(t, func(s *scene) {
 		for _, typ := range []string{"0", "1"} {
 			with, without := s.another(typ, 9, time.Second), s.another(typ, 9, time.Second)
+			fields, began := fieldsOf(with.keys()[2]), with.state().at
 			require.NoError(s, s.rdb.HSet(s.Context(), with.name, fields).Err())
 			for _, op := range []twinOp{
 				take(2), take(7), take(1), {name: "availablePermits"}, take(10), {name: "trySetRate", typ: typ, rate: 4, interval: 1000},
@@ -77,12 +81,22 @@ func TestFieldsAreHarmless(t *testing.T) {
 				require.Equal(s, without.redisson(op), with.redisson(op), "%v", op)
 				a, b := with.state(), without.state()
 				if op.name != "delete" {
-					require.Equal(s, fields, map[string]string{"minGap": a.hash["minGap"], "coolDown": a.hash["coolDown"], "reopenUntil": a.hash["reopenUntil"], "waiting": a.hash["waiting"]})
+					for field, value := range fields {
+						require.Equal(s, value, a.hash[field], field)
+					}
 					maps.Copy(b.hash, fields)
 				}
-				require.Empty(s, a.differs(b), "%v", op)
+				require.Empty(s, a.differs(b, began), "%v", op)
 				time.Sleep(300 * time.Millisecond)
 			}
 		}
+	})
+	t.Run("getConfig", func(t *testing.T) {
+		eachVersion(t, func(t testing.TB, v version) {
+			name, rdb := redistest.Key(t), redistest.Client(t)
+			require.NoError(t, rdb.HSet(t.Context(), name, "rate", 9, "interval", 1000, "type", 0).Err())
+			require.NoError(t, rdb.HSet(t.Context(), name, fieldsOf("{"+name+"}:permits")).Err())
+			require.Equal(t, "OVERALL 9 1000", fleet.peer(t, v).must(t, "getConfig", name), "it reads all fields")
+		}, family)
 	})
 }

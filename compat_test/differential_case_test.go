@@ -20,6 +20,7 @@ type twinCase struct {
 	audits    bool      // our client is due to look for lost permits
 	checks    bool      // the call checks that value and the grants add up to the rate, so it is acquire_rest's
 	clientTTL int64     // the TTL of PER_CLIENT keys, 0 for none
+	began     int64     // when the world began, by the clock of Redis
 }
 
 // A twinOutcome is the reply to an operation, and what Redis holds after it.
@@ -171,7 +172,7 @@ func (c twinCase) explain(theirs twinOutcome, inHealed func(twinCase) (twinOutco
 			if want, err = inHealed(c); err != nil {
 				return want, met, err
 			}
-			if want.answer != theirs.answer || len(want.state.differs(theirs.state)) > 0 {
+			if want.answer != theirs.answer || len(want.state.differs(theirs.state, c.began)) > 0 {
 				met = append(met, row.id)
 			}
 		}

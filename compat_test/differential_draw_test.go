@@ -157,7 +157,7 @@ func (w *twinWorld) sleep(ctx context.Context) error {
 	interval := max(1, w.ours.number("interval"))
 	d := pick(w, []int64{1, 2, interval / 20, interval / 3, interval / 2, interval - 1, interval, interval + 1, 5 * interval})
 	if w.ours.hashTTL > 0 && w.rng.IntN(6) == 0 {
-		d = w.ours.hashTTL - pick(w, []int64{60_000, 0, -60_000})
+		d = w.ours.hashTTL - pick(w, []int64{2 * lastMinute, 0, -lastMinute})
 	}
 	if slot := w.ours.slots[w.rng.IntN(3)]; len(slot.members) > 0 && w.rng.IntN(3) == 0 {
 		// Sleep to the very millisecond at which a grant expires, or the one before or after.
@@ -184,7 +184,7 @@ func (w *twinWorld) age(ctx context.Context, d int64) error {
 			return false
 		}
 		*ttl -= d
-		if expired = *ttl <= ttlSlack; expired {
+		if expired = *ttl <= lastMinute; expired {
 			*ttl = noKey
 		}
 		for _, keys := range w.keys[:2] {

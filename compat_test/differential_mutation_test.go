@@ -4,8 +4,10 @@ package compat_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -75,10 +77,6 @@ func TestDifferentialCatchesMutations(t *testing.T) {
 	t.Parallel()
 	seed := newTwinSeed(t)
 	t.Logf("RATELIMITER_COMPAT_SEED=%d", seed.run)
-	ours := map[string]*dispatch.Script{}
-	for _, s := range dispatch.Loaded() {
-		ours[s.Name] = s
-	}
 	jars := map[string]*jar{}
 	for _, v := range twinVersions() {
 		jars[v.name] = newJar(t, v)
@@ -90,7 +88,7 @@ func TestDifferentialCatchesMutations(t *testing.T) {
 			require.NoError(t, j.load(ctx, rdb))
 		}
 		for _, m := range mutations {
-			j, script := jars[newestListed().name], ours[m.file]
+			j, script := jars[newestListed().name], ourScript(t, m.file)
 			if m.version != "" {
 				j = jars[m.version]
 			}
@@ -101,4 +99,64 @@ func TestDifferentialCatchesMutations(t *testing.T) {
 			t.Logf("%s: caught by operation %d against %s: %s", m.name, done, j.version, strings.SplitN(err.Error(), "\n", 3)[1])
 		}
 	})
+}
+
+// TestDifferentialSeesHeals checks that an operation is compared when all that it does is done. A caller has its grant
+// before a large set is added up, which takes several calls of heal; the hash says how far they have come.
+func TestDifferentialSeesHeals(t *testing.T) {
+	t.Parallel()
+	j, heal := newJar(t, newestListed()), ourScript(t, "heal")
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		ctx, beside, heals := context.Background(), redistest.Peer(t, rdb), 0
+		require.NoError(t, j.load(ctx, rdb))
+		rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if args := cmd.Args(); args[0] == "evalsha" && args[1] == any(heal.Sha) {
+				if heals++; heals > 1 {
+					// Waits in real time, of which a bubble has no other, so that a comparison that does not wait comes before it.
+					_ = beside.Do(ctx, "blpop", redistest.Key(t)+"nothing", "0.02").Err()
+				}
+			}
+			return next(ctx, cmd)
+		}))
+		w := newTwinWorld(rand.New(rand.NewPCG(1, 7)), rdb, j, redistest.Key(t))
+		require.True(t, w.big && !w.mixed)
+		w.ours.hash, w.ours.hashTTL = map[string]string{"rate": "3000", "interval": "10000", "type": "0"}, noTTL
+		slot := &w.ours.slots[0]
+		for i := range int64(2100) {
+			slot.members = append(slot.members, twinMember{time.Now().UnixMilli() - 2100 + i, 1, memberOf(j.version, 1)})
+		}
+		slot.has, slot.value, slot.valueTTL, slot.permitsTTL = true, 900, noTTL, noTTL
+		require.NoError(t, w.copy(ctx, 0))
+		require.NoError(t, w.step(ctx, twinOp{name: "tryAcquire", permits: 1}))
+		require.NoError(t, w.step(ctx, twinOp{name: "setRateArgs", client: 1, typ: "0", rate: 3001, interval: 10_000, keep: true}))
+		require.NoError(t, w.step(ctx, twinOp{name: "tryAcquire", permits: 1}), "the client learns that the rate has changed")
+		heals = 0
+		require.NoError(t, w.step(ctx, twinOp{name: "tryAcquire", permits: 1}), "and so it checks")
+		require.Equal(t, 3, heals, "for 2103 members")
+	})
+}
+
+// TestDifferentialAllowsForRealTime checks that TTLs, which run in real time, may differ by what has passed of it, however much
+// that is, and by no more.
+func TestDifferentialAllowsForRealTime(t *testing.T) {
+	const began = 1_000_000
+	for passed, want := range map[int64]int{0: 3, 4_998: 3, 4_999: 0, 50_000: 0} { // ms
+		a, b := twinState{hashTTL: 600_000, at: began}, twinState{hashTTL: 595_000, at: began + passed}
+		a.slots[1], b.slots[1] = twinSlot{valueTTL: 600_000, permitsTTL: 595_000}, twinSlot{valueTTL: 595_000, permitsTTL: 600_000}
+		require.Len(t, a.differs(b, began), want, "after %d ms", passed)
+		b.hashTTL = noTTL
+		require.Len(t, a.differs(b, began), max(1, want), "after %d ms", passed)
+	}
+}
+
+// ourScript returns the script that we send with that name.
+func ourScript(t testing.TB, name string) *dispatch.Script {
+	t.Helper()
+	for _, s := range dispatch.Loaded() {
+		if s.Name == name {
+			return s
+		}
+	}
+	require.FailNow(t, "no script "+name)
+	return nil
 }

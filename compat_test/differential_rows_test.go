@@ -128,7 +128,7 @@ var twinRows = []twinRow{
 		if err != nil {
 			return false
 		}
-		changed := len(w.state.differs(c.before)) > 0
+		changed := len(w.state.differs(c.before, c.began)) > 0
 		if free := max(0, min(n, c.before.number("rate"))); free != n {
 			w.answer.word, changed = strconv.FormatInt(free, 10), true
 		}

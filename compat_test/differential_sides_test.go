@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -214,7 +215,9 @@ func newLibrary(rdb *redis.Client, name string, ids [2]string, clientTTL int64) 
 	return l
 }
 
+// do returns the answer to op when all that it does in Redis is done. A caller has its grant before a large set is added up.
 func (l *library) do(ctx context.Context, op twinOp) twinAnswer {
+	defer synctest.Wait()
 	limiter := l.clients[op.client].RateLimiter(l.name)
 	duration := func(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
 	if op.name == "tryAcquire" {

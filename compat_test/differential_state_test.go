@@ -15,12 +15,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// ttlSlack is by how much two TTLs with the same meaning may differ, because of the real time between the two calls.
-// TTLs with different meanings are minutes apart.
-const ttlSlack = 2000
+// lastMinute is how many ms of a TTL no world sees, because TTLs run in real time: what has no more left counts as expired,
+// and a world that takes as long is not compared.
+const lastMinute = 60_000
 
 // A twinState is all that Redis holds of a limiter that two clients use.
 type twinState struct {
+	at      int64 // when it was read, in ms by the clock of Redis, in which TTLs run
 	hash    map[string]string
 	hashTTL int64 // all TTLs are in ms, as PTTL returns them
 	slots   [3]twinSlot
@@ -59,6 +60,8 @@ for i = 2, #KEYS, 2 do
   out[#out + 1] = {redis.call('GET', KEYS[i]), redis.call('ZRANGE', KEYS[i + 1], 0, -1, 'WITHSCORES'),
     redis.call('PTTL', KEYS[i]), redis.call('PTTL', KEYS[i + 1])}
 end
+local time = redis.call('TIME')
+out[#out + 1] = time[1] * 1000 + math.floor(time[2] / 1000)
 return out`)
 
 func parseState(cmd *redis.Cmd) (s twinState, err error) {
@@ -92,6 +95,7 @@ func parseState(cmd *redis.Cmd) (s twinState, err error) {
 		}
 		slot.valueTTL, slot.permitsTTL = part[2].(int64), part[3].(int64)
 	}
+	s.at = out[2+len(s.slots)].(int64)
 	return s, nil
 }
 
@@ -155,8 +159,11 @@ func memberOf(v version, permits int64) string {
 	return string(binary.LittleEndian.AppendUint32(random, uint32(permits)))
 }
 
-// differs names what differs between s and o. Members are compared by score and permits, whatever their bytes.
-func (s twinState) differs(o twinState) (what []string) {
+// differs names what differs between s and o. Members are compared by score and permits, whatever their bytes. TTLs that mean
+// the same may differ by as much as has passed since the given instant, by the clock of Redis, before which both had the same.
+func (s twinState) differs(o twinState, since int64) (what []string) {
+	slack := max(s.at, o.at) - since + 1 // both are rounded
+	sameTTL := func(a, b int64) bool { return a == b || a >= 0 && b >= 0 && max(a-b, b-a) <= slack }
 	note := func(equal bool, format string, args ...any) {
 		if !equal {
 			what = append(what, fmt.Sprintf(format, args...))
@@ -174,10 +181,6 @@ func (s twinState) differs(o twinState) (what []string) {
 		note(sameTTL(a.permitsTTL, b.permitsTTL), "ttl of permits[%d] %d, %d", i, a.permitsTTL, b.permitsTTL)
 	}
 	return what
-}
-
-func sameTTL(a, b int64) bool {
-	return a == b || a >= 0 && b >= 0 && a-b <= ttlSlack && b-a <= ttlSlack
 }
 
 // inOrder returns the members ordered by score and permits. In Redis members of one score are ordered by their random

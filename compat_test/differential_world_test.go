@@ -4,6 +4,7 @@ package compat_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -29,6 +30,7 @@ type twinWorld struct {
 	big       bool          // the set has more grants than one call takes
 	ahead     time.Duration // by how much the clock of Java is ahead
 	clientTTL int64
+	began     int64 // by the clock of Redis
 
 	ours, theirs twinState
 	memory       [2]twinMemory
@@ -41,6 +43,11 @@ type twinWorld struct {
 // newTwinWorld draws a world. Its limiters are called prefix and a letter.
 func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string) *twinWorld {
 	w := &twinWorld{rng: rng, rdb: rdb, jar: j, met: map[string]int{}}
+	w.ours = twinState{hashTTL: noKey}
+	for i := range w.ours.slots {
+		w.ours.slots[i] = twinSlot{valueTTL: noKey, permitsTTL: noKey}
+	}
+	w.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
 	for i := range w.ids {
 		w.ids[i] = fmt.Sprintf("%08x-0000-4000-8000-%012x", rng.Uint32(), rng.Uint64()>>16)
 	}
@@ -66,18 +73,16 @@ func newTwinWorld(rng *rand.Rand, rdb *redis.Client, j *jar, prefix string) *twi
 	return w
 }
 
-// play runs n operations. If there is a difference, its error tells the whole story.
+// errStalled says that a world has taken so long that its TTLs say nothing any more.
+var errStalled = errors.New("the machine has stalled for a minute")
+
+// play runs n operations, or fewer if the machine stalls. If there is a difference, its error tells the whole story.
 func (w *twinWorld) play(ctx context.Context, n int) error {
 	defer func() {
 		for _, keys := range w.keys {
 			w.rdb.Del(ctx, keys...)
 		}
 	}()
-	w.ours = twinState{hashTTL: noKey}
-	for i := range w.ours.slots {
-		w.ours.slots[i] = twinSlot{valueTTL: noKey, permitsTTL: noKey}
-	}
-	w.memory = [2]twinMemory{{typ: "0"}, {typ: "0"}}
 	w.begin()
 	if err := w.copy(ctx, 0); err != nil {
 		return err
@@ -91,6 +96,10 @@ func (w *twinWorld) play(ctx context.Context, n int) error {
 			err = w.damage(ctx)
 		default:
 			err = w.step(ctx, w.operation())
+		}
+		if errors.Is(err, errStalled) {
+			w.operations--
+			return nil
 		}
 		if err != nil {
 			return fmt.Errorf("%w\n%s", err, w.story())
@@ -129,7 +138,7 @@ func (w *twinWorld) step(ctx context.Context, op twinOp) error {
 			w.memory[op.client].nextAudit = c.now + min(max(c.before.number("interval"), minAudit), maxAudit)
 		}
 		w.memory[op.client].forget(c, did.answer)
-		if !did.is(want) {
+		if !did.is(want, w.began) {
 			if c, want, met, err = w.checked(ctx, c, did, want, met, random); err != nil {
 				return err
 			}
@@ -165,15 +174,15 @@ func (w *twinWorld) both(ctx context.Context, c twinCase, byUs bool, random stri
 	if !byUs {
 		did.answer = together.answer()
 	}
-	if did.state, err = parseState(looks[0]); err == nil {
-		alone.state, err = parseState(looks[1])
+	if did.state, err = w.seen(looks[0]); err == nil {
+		alone.state, err = w.seen(looks[1])
 	}
 	return did, alone, err
 }
 
 // is reports whether o is want, but for what only we tell.
-func (o twinOutcome) is(want twinOutcome) bool {
-	return o.answer.word == want.answer.word && o.answer.wait == want.answer.wait && len(o.state.differs(want.state)) == 0
+func (o twinOutcome) is(want twinOutcome, began int64) bool {
+	return o.answer.word == want.answer.word && o.answer.wait == want.answer.wait && len(o.state.differs(want.state, began)) == 0
 }
 
 // checked returns the case, the outcome and the entries if the call has checked that value and the grants add up to the rate, and
@@ -192,7 +201,7 @@ func (w *twinWorld) checked(ctx context.Context, c twinCase, did, want twinOutco
 		if err != nil {
 			return c, want, met, err
 		}
-		if did.is(checked) {
+		if did.is(checked, w.began) {
 			return other, checked, append(too, "checked"), nil
 		}
 	}
@@ -202,7 +211,7 @@ func (w *twinWorld) checked(ctx context.Context, c twinCase, did, want twinOutco
 // requireAs returns an error unless the operation did what is wanted and leaves what is sound.
 func (w *twinWorld) requireAs(c twinCase, did *twinOutcome, want, alone twinOutcome, met []string, byUs bool) error {
 	op := c.op
-	different := did.state.differs(want.state)
+	different := did.state.differs(want.state, w.began)
 	if acquired := op.name == "tryAcquire" && (did.answer.word == granted || did.answer.word == rejected); byUs && acquired {
 		if left := max(0, did.state.slots[c.slot].value); did.answer.left != left {
 			different = append(different, fmt.Sprintf("left, by the answer %d, in Redis %d", did.answer.left, left))
@@ -223,7 +232,7 @@ func (w *twinWorld) requireAs(c twinCase, did *twinOutcome, want, alone twinOutc
 func (w *twinWorld) caseOf(op twinOp) twinCase {
 	c := twinCase{
 		version: w.jar.version, op: op, now: time.Now().UnixMilli(),
-		before: w.ours, healed: w.ours.clone(), slot: -1, clientTTL: w.clientTTL,
+		before: w.ours, healed: w.ours.clone(), slot: -1, clientTTL: w.clientTTL, began: w.began,
 	}
 	switch {
 	case op.setsRate():
@@ -242,7 +251,7 @@ func (w *twinWorld) inHealed(ctx context.Context, c twinCase, random string) (ou
 	cmd := twinLook.Eval(ctx, pipe, w.keys[2])
 	_, _ = pipe.Exec(ctx)
 	out.answer = theirs.answer()
-	out.state, err = parseState(cmd)
+	out.state, err = w.seen(cmd)
 	return out, err
 }
 
@@ -250,7 +259,7 @@ func (w *twinWorld) inHealed(ctx context.Context, c twinCase, random string) (ou
 // mixed worlds also that of Redisson, so that we act on what Redisson leaves. The run does not continue with what
 // Redisson makes of arguments that we reject.
 func (w *twinWorld) meet(ctx context.Context, met []string) error {
-	if len(w.ours.differs(w.theirs)) == 0 {
+	if len(w.ours.differs(w.theirs, w.began)) == 0 {
 		return nil
 	}
 	from := 0
@@ -268,6 +277,7 @@ func (w *twinWorld) meet(ctx context.Context, met []string) error {
 // copy gives both limiters the state of ours (0) or of theirs (1). Theirs gets members of its own format.
 func (w *twinWorld) copy(ctx context.Context, from int) error {
 	pipe := w.rdb.Pipeline()
+	now := pipe.Time(ctx)
 	if from == 1 {
 		w.ours = w.theirs
 		w.ours.place(ctx, pipe, w.keys[0])
@@ -279,7 +289,19 @@ func (w *twinWorld) copy(ctx context.Context, from int) error {
 		w.ours.place(ctx, pipe, w.keys[0])
 	}
 	_, err := pipe.Exec(ctx)
+	if w.operations == 0 {
+		w.began = now.Val().UnixMilli()
+	}
 	return err
+}
+
+// seen returns what twinLook saw, and errStalled if TTLs of Redis may have ended in the meantime.
+func (w *twinWorld) seen(look *redis.Cmd) (twinState, error) {
+	s, err := parseState(look)
+	if err == nil && s.at-w.began >= lastMinute {
+		err = errStalled
+	}
+	return s, err
 }
 
 func (w *twinWorld) note(format string, args ...any) {
