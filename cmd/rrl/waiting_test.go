@@ -59,7 +59,7 @@ func TestLsFindsWhoWaitsInACoolDown(t *testing.T) {
 		require.Regexp(t, `each .* 3 +-`, row(out, head+2), "%v", args)
 	}
 	require.Contains(t, l.ok("inspect", l.base+"banned"), "40 callers wait; a new caller waits about 10m")
-	require.Regexp(t, `in use by +Go [0-9a-f]{4}: 0 permits, 40 waiting`, l.ok("inspect", l.base+"banned"))
+	require.Regexp(t, `in use by +Go [0-9a-f]{4}: 0 permits, 40 waiting; a cool-down: 10 permits\n`, l.ok("inspect", l.base+"banned"))
 	out := l.ok("inspect", l.base+"each", "--clients")
 	require.Contains(t, out, "3 callers wait; each client has permits of its own")
 	require.Regexp(t, `\n`+c.ID()+` +0 +3 +3h`, out, "three intervals behind three others")

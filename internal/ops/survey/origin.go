@@ -40,7 +40,7 @@ func (s *Survey) Locate(ctx context.Context, st *State) {
 	if st.Problem != nil {
 		return
 	}
-	if _, _, processes := st.Grants(); len(processes) == 0 {
+	if _, _, _, processes := st.Grants(); len(processes) == 0 {
 		return
 	}
 	s.mu.Lock()

@@ -101,9 +101,9 @@ func (st *State) notes() (list []note) {
 
 func three(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }
 
-// Grants returns the permits in use that Java was granted, those of each process of this package, and those of which that is not
-// known. They are those of the members that were read.
-func (st *State) Grants() (java, unknown int64, processes []Process) {
+// Grants returns the permits in use that Java was granted, those that a cool-down blocks, those of each process of this package, and
+// those of which that is not known. They are those of the members that were read.
+func (st *State) Grants() (java, blocked, unknown int64, processes []Process) {
 	at := map[uint16]int{}
 	for _, p := range st.Waiting().Processes {
 		at[p.Tag] = len(processes)
@@ -122,13 +122,15 @@ func (st *State) Grants() (java, unknown int64, processes []Process) {
 				processes = append(processes, Process{Tag: tag})
 			}
 			processes[i].Permits += n
+		case m.Mark() == 'c':
+			blocked += n
 		case m.Mark() != 0 || !m.Known():
 			unknown += n
 		default:
 			java += n
 		}
 	}
-	return java, unknown, processes
+	return java, blocked, unknown, processes
 }
 
 // Process returns the bytes by which this package knows the process that was granted m.

@@ -123,10 +123,10 @@ func rateText(r permit.Rate) doctor.Text {
 	return text
 }
 
-// takers says who has the permits in use: Java, and each process of Go, the one with the most first. Of a large set it tells of
+// takers says who has the permits in use: each process of Go, the one with the most first, Java, and a cool-down. Of a large set it tells of
 // those that were read, and of how many they are.
 func (v *Limiter) takers() doctor.Text {
-	java, unknown, processes := v.State.Grants()
+	java, blocked, unknown, processes := v.State.Grants()
 	slices.SortStableFunc(processes, func(a, b survey.Process) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Permits, a.Permits))
 	})
@@ -145,6 +145,9 @@ func (v *Limiter) takers() doctor.Text {
 	}
 	if java > 0 {
 		list = append(list, say("Java: %s", doctor.Counted(java, "permit")))
+	}
+	if blocked > 0 {
+		list = append(list, say("a cool-down: %s", doctor.Counted(blocked, "permit")))
 	}
 	if unknown > 0 {
 		list = append(list, say("not known: %s", doctor.Counted(unknown, "permit")))
@@ -291,6 +294,7 @@ type Detail struct {
 	Layouts    map[string]int    `json:"layouts"`                // members that were read, by layout
 	Java       int64             `json:"used_by_java"`           // permits in use, of the members that were read
 	Go         []DetailProcess   `json:"used_by_go"`
+	Blocked    int64             `json:"used_by_cool_down"` // permits that a cool-down blocks, which count as in use until it ends
 	Unknown    int64             `json:"used_by_unknown"`
 	Findings   []doctor.Finding  `json:"findings"`
 	Grants     []Grant           `json:"grants,omitempty"`  // with --members, newest first
@@ -335,7 +339,7 @@ func (v *Limiter) Detail(to doctor.Target, grants int) Detail {
 	}
 	if v.State.Problem == nil {
 		var processes []survey.Process
-		d.Java, d.Unknown, processes = v.State.Grants()
+		d.Java, d.Blocked, d.Unknown, processes = v.State.Grants()
 		for _, p := range processes {
 			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), v.State.Origins[p.Tag].Name, v.State.Origins[p.Tag].Host, p.Permits, p.Waiting, p.Age.Milliseconds()})
 		}
