@@ -386,17 +386,11 @@ func TestLostReplyOfABatch(t *testing.T) {
 		}
 		f, want := batch(), batch()
 		begin := time.Now()
-		reply, sent, err := same.calls.Send(t.Context(), want)
-		require.NoError(t, err)
-		require.NoError(t, same.calls.Decide(want, reply, sent))
+		require.NoError(t, same.calls.Make(t.Context(), want))
 		s.left, s.run, s.err = 2, true, io.EOF
-		reply, _, err = l.calls.Send(t.Context(), f)
-		require.NoError(t, err)
+		require.NoError(t, l.calls.Make(t.Context(), f))
 		passed := time.Since(begin)
 		require.NotZero(t, passed)
-		answer, ok := reply[2].(string)
-		require.True(t, ok, "%s: it has run before", kind)
-		require.NoError(t, l.calls.DecideAgain(f, reply, answer))
 		granted := 0
 		for i := range f.Runs {
 			for j, r := range f.Runs[i].Calls {

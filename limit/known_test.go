@@ -144,7 +144,7 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &calls.Request{Demand: q, Setting: l.calls.Limiter().Now(), Slot: l.Keys()[0], Result: truth.Take(q, calls.Epoch{}).Result()}
+				call := &calls.Request{Demand: q, Setting: l.calls.Limiter().Now(), Slot: l.Keys()[0], Outcome: truth.Take(q, calls.Epoch{}).Outcome(q)}
 				f := &calls.Flight{Runs: []calls.Run{{N: q.N, AtMost: q.AtMost, Spend: q.Spend, Calls: []*calls.Request{call}}}, Requests: 1}
 				seen := calls.State(nil)
 				if log, ok := truth.(*slidingLog); ok {

@@ -206,7 +206,8 @@ func (s *Shared) Allow(ctx context.Context, n int64) (ratelimiter.Result, error)
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	return s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	return o.Result, err
 }
 
 // Peek implements [Limiter].
@@ -214,7 +215,8 @@ func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) 
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	return s.calls.Request(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
+	o, err := s.calls.Request(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
+	return o.Result, err
 }
 
 // Reserve takes n permits if they may be used within atMost. When they are granted, the caller must wait for
@@ -224,7 +226,8 @@ func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ra
 	if err := s.unusable(); err != nil {
 		return ratelimiter.Result{}, err
 	}
-	return s.calls.Request(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	o, err := s.calls.Request(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	return o.Result, err
 }
 
 // AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
@@ -238,11 +241,8 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 	if err := checkParts(s.calls.Now()); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	r, err = s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, Taken: &permits})
-	if err != nil || !r.Granted {
-		return 0, r, err
-	}
-	return permits, r, nil
+	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, UpTo: true})
+	return o.Permits, o.Result, err
 }
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.
