@@ -166,7 +166,7 @@ func agreeTogether(t *rapid.T, shared *Shared, local calls.State, now time.Time)
 	require.NoError(t, shared.calls.Make(context.Background(), f))
 	for _, run := range f.Runs {
 		for i, r := range run.Calls {
-			require.Equal(t, calls.Demand{Now: now.UnixMicro(), N: run.N, AtMost: run.AtMost, Spend: run.Spend}, r.Demand, "a run is of equals")
+			require.Equal(t, run.Demand, r.Demand, "a run is of equals")
 			q := r.Demand
 			want = local.Take(q, f.Epoch()).Result()
 			require.Equal(t, want, r.Result, "the %d. of %d for %d of %+v", i, len(run.Calls), run.N, a)

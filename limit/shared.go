@@ -198,24 +198,25 @@ func (s *Shared) unusable() error {
 	return s.err
 }
 
+func (s *Shared) ask(ctx context.Context, op ratelimiter.Operation, q calls.Demand) (calls.Outcome, error) {
+	if err := s.unusable(); err != nil {
+		return calls.Outcome{}, err
+	}
+	return s.calls.Request(ctx, op, q)
+}
+
 // errNotShared is the error of a Shared that is nil or the zero value.
 var errNotShared = calls.Invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	o, err := s.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
 	return o.Result, err
 }
 
 // Peek implements [Limiter].
 func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	o, err := s.calls.Request(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
+	o, err := s.ask(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
 	return o.Result, err
 }
 
@@ -223,10 +224,7 @@ func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) 
 // Result.Wait before it uses them; permits that it then does not use are not given back. A limiter whose algorithm grants
 // nothing in advance behaves as in Allow. Reserve returns the errors of Allow.
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	o, err := s.calls.Request(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	o, err := s.ask(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
 	return o.Result, err
 }
 

@@ -45,9 +45,9 @@ type Limiter struct {
 	outages       outages
 
 	IDs    ids
-	Lines  lines
-	Known  known
-	Queues queues
+	known  known
+	queues queues
+	lines  lines
 }
 
 // A Fleet follows the parameters that the processes of a name have set.

@@ -24,12 +24,10 @@ type Flight struct {
 	last  error // of the last attempt
 }
 
-// A Run is a number of equal requests.
+// A Run is a number of equal requests, or one that takes what there is.
 type Run struct {
-	N, AtMost int64
-	Spend     bool
-	upTo      bool // one request that takes what there is, up to n
-	Calls     []*Request
+	Demand
+	Calls []*Request
 }
 
 // maxRuns and maxRequests bound a flight, and so the time that its script takes.
@@ -49,7 +47,7 @@ func (f *Flight) Add(r *Request, reserves bool) bool {
 		i = max(0, len(f.Runs)-1)
 	}
 	for ; i < len(f.Runs); i++ {
-		if x := &f.Runs[i]; x.N == r.N && x.AtMost == r.AtMost && x.Spend == r.Spend && !x.upTo && !r.UpTo {
+		if f.Runs[i].Demand == r.Demand && !r.UpTo {
 			break
 		}
 	}
@@ -62,8 +60,7 @@ func (f *Flight) Add(r *Request, reserves bool) bool {
 		} else {
 			f.Runs = append(f.Runs, Run{})
 		}
-		x := &f.Runs[i]
-		x.N, x.AtMost, x.Spend, x.upTo, x.Calls = r.N, r.AtMost, r.Spend, r.UpTo, x.Calls[:0]
+		f.Runs[i] = Run{r.Demand, f.Runs[i].Calls[:0]}
 	}
 	f.Runs[i].Calls = append(f.Runs[i].Calls, r)
 	f.Requests++
@@ -73,6 +70,7 @@ func (f *Flight) Add(r *Request, reserves bool) bool {
 func (f *Flight) reset() {
 	for i := range f.Runs {
 		clear(f.Runs[i].Calls)
+		f.Runs[i].Demand = Demand{}
 	}
 	*f = Flight{Runs: f.Runs[:0]}
 }
@@ -86,13 +84,13 @@ func (f *Flight) Epoch() Epoch {
 }
 
 // settlement returns the settlement that f makes, alone, or nil.
-func (f *Flight) settlement() *Settlement { return f.Runs[0].Calls[0].settlement }
+func (f *Flight) settlement() *Settlement { return f.Runs[0].settlement }
 
 // setting returns by which setting all requests of f are decided.
 func (f *Flight) setting() *Setting { return f.Runs[0].Calls[0].Setting }
 
 // single reports whether f has one request, for all of its permits or none.
-func (f *Flight) single() bool { return f.Requests == 1 && !f.Runs[0].upTo }
+func (f *Flight) single() bool { return f.Requests == 1 && !f.Runs[0].UpTo }
 
 // slot returns where what is known of the key of f is kept.
 func (f *Flight) slot() string { return f.Runs[0].Calls[0].Slot }
@@ -121,13 +119,13 @@ func (f *Flight) abandoned() bool {
 
 // flyFor makes the flight of x for a caller that has it alone, and then has those of the others made.
 func (s *Shared) flyFor(ctx context.Context, x *line) {
-	defer s.goOn(x) // also if a hook ends the goroutine
+	defer s.goOn(x, nil) // also if a hook ends the goroutine
 	s.fly(ctx, &x.flight)
 }
 
-// goOn makes the flights of those that have come in the meantime, in a goroutine if there are any.
-func (s *Shared) goOn(x *line) {
-	if s.fill(x) {
+// goOn makes the flights of those that are asked again and of those that wait, in a goroutine if there are any.
+func (s *Shared) goOn(x *line, again []*Request) {
+	if s.fill(x, again) {
 		go s.flyAll(x)
 	}
 }
@@ -138,37 +136,25 @@ func (s *Shared) flyAll(x *line) {
 	defer func() {
 		if !ended { // a hook has ended the goroutine
 			s.fail(&x.flight, s.unavailable(errGone))
-			s.land(x)
-			s.goOn(x)
+			s.goOn(x, s.land(&x.flight))
 		}
 	}()
-	for more := true; more; more = s.fill(x) {
-		s.fly(context.WithoutCancel(x.flight.Runs[0].Calls[0].ctx), &x.flight)
-		n := x.flight.Requests
-		s.land(x)
-		if n > 1 {
+	for more := true; more; {
+		f := &x.flight
+		s.fly(context.WithoutCancel(f.Runs[0].Calls[0].ctx), f)
+		again := s.land(f)
+		if f.Requests > 1 {
 			// The callers that have their outcomes may ask again at once. Let them, so that their
 			// requests share the next flight.
 			runtime.Gosched()
 		}
+		more = s.fill(x, again)
 	}
 	ended = true
 }
 
 // errGone reports that a hook has ended the goroutine of a call, as a test's hook does that calls t.FailNow.
 var errGone = errors.New("a hook has ended the goroutine that made the call")
-
-// fill is lines.fill, where what is known to be rejected is rejected.
-func (s *Shared) fill(x *line) bool {
-	c := s.config
-	return c.Lines.fill(x, c.Now().Reserves, func(r *Request) (ok bool) {
-		if r.settlement != nil {
-			return false
-		}
-		r.Result, _, ok = c.Rejected(r.Slot, r.Demand)
-		return ok
-	})
-}
 
 // fly makes the call of f. Then its requests have outcomes, or are to be asked again.
 func (s *Shared) fly(ctx context.Context, f *Flight) {
@@ -192,8 +178,8 @@ func (s *Shared) Make(ctx context.Context, f *Flight) error {
 	}
 	if x := f.settlement(); x != nil {
 		x.done = true
-		if s.config.Known.forget(s.slot); x.By < 0 {
-			s.config.Queues.look(s.slot)
+		if s.config.known.forget(s.slot); x.By < 0 {
+			s.config.queues.look(s.slot)
 		}
 		return nil
 	}
@@ -212,10 +198,8 @@ func (s *Shared) fail(f *Flight, err error) {
 	}
 }
 
-// land tells the callers of x's flight their outcomes. Requests that have none go before those that wait.
-func (s *Shared) land(x *line) {
-	var again []*Request
-	f := &x.flight
+// land tells the callers of f their outcomes, and returns the requests that have none.
+func (s *Shared) land(f *Flight) (again []*Request) {
 	for i := range f.Runs {
 		for j, r := range f.Runs[i].Calls {
 			f.Runs[i].Calls[j] = nil // the caller may use it again
@@ -227,7 +211,5 @@ func (s *Shared) land(x *line) {
 			}
 		}
 	}
-	if again != nil {
-		s.config.Lines.putBack(x, again)
-	}
+	return again
 }

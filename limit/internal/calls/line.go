@@ -35,7 +35,7 @@ type Request struct {
 
 // batch has q decided, by a call of its own or together with others.
 func (s *Shared) batch(ctx context.Context, q Demand) (Outcome, error) {
-	l, begins := &s.config.Lines, s.config.outages.begins()
+	l, begins := &s.config.lines, s.config.outages.begins()
 	r, o, err := s.prepare(ctx, q)
 	if r == nil {
 		return o, err
@@ -46,7 +46,7 @@ func (s *Shared) batch(ctx context.Context, q Demand) (Outcome, error) {
 		s.flyFor(ctx, x)
 		return l.deliver(r)
 	} else if x != nil {
-		s.goOn(x)
+		s.goOn(x, nil)
 	}
 	return s.await(ctx, r, begins)
 }
@@ -63,8 +63,8 @@ func (s *Shared) BatchAll(ctx context.Context, list []Demand) ([]Outcome, []erro
 		}
 	}
 	if boarded != nil {
-		if x := s.config.Lines.board(s.keys[0], false, boarded...); x != nil {
-			s.goOn(x)
+		if x := s.config.lines.board(s.keys[0], false, boarded...); x != nil {
+			s.goOn(x, nil)
 		}
 	}
 	for i, r := range requests {
@@ -90,7 +90,7 @@ func (s *Shared) prepare(ctx context.Context, q Demand) (*Request, Outcome, erro
 	if err != nil {
 		return nil, Outcome{}, err
 	}
-	return s.config.Lines.request(ctx, q, n, s.slot), Outcome{}, nil
+	return s.config.lines.request(ctx, q, n, s.slot), Outcome{}, nil
 }
 
 // await blocks until r has an outcome, ctx is done, or begins is closed and Redis is down.
@@ -98,10 +98,10 @@ func (s *Shared) await(ctx context.Context, r *Request, begins <-chan struct{}) 
 	for began := time.Now(); ; {
 		select {
 		case <-r.done:
-			return s.config.Lines.deliver(r)
+			return s.config.lines.deliver(r)
 		case <-ctx.Done():
 			r.left.Store(true)
-			return Outcome{}, s.Left(ctx.Err(), began, s.config.Lines.failure(s.keys[0]))
+			return Outcome{}, s.Left(ctx.Err(), began, s.config.lines.failure(s.keys[0]))
 		case <-begins:
 			if begins = s.config.outages.begins(); s.down() && len(r.done) == 0 && r.left.CompareAndSwap(false, true) { // and not another part of Redis
 				return s.decideLocally(r.Demand, nil)
@@ -121,22 +121,34 @@ type line struct {
 
 // lines are the lines of all keys.
 type lines struct {
-	Shards   [16]lineShard
+	shards   [16]lineShard
 	requests sync.Pool
-	idle     sync.Pool
+	ended    sync.Pool // lines
 }
 
 type lineShard struct {
 	mu    sync.Mutex
-	Lines map[string]*line
+	lines map[string]*line
 	_     [40]byte
 }
 
 // lock locks the shard of a key and returns it.
 func (l *lines) lock(key string) *lineShard {
-	s := &l.Shards[hash(key)%len(l.Shards)]
+	s := &l.shards[hash(key)%len(l.shards)]
 	s.mu.Lock()
 	return s
+}
+
+// idle reports whether there are none.
+func (l *lines) idle() bool {
+	n := 0
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		n += len(s.lines)
+		s.mu.Unlock()
+	}
+	return n == 0
 }
 
 var seed = maphash.MakeSeed()
@@ -168,37 +180,41 @@ func (l *lines) deliver(r *Request) (Outcome, error) {
 func (l *lines) board(key string, inline bool, requests ...*Request) *line {
 	s := l.lock(key)
 	defer s.mu.Unlock()
-	if line := s.Lines[key]; line != nil {
+	if line := s.lines[key]; line != nil {
 		line.waiting = append(line.waiting, requests...)
 		return nil
 	}
-	x, _ := l.idle.Get().(*line)
+	x, _ := l.ended.Get().(*line)
 	if x == nil {
 		x = &line{}
 	}
 	x.key = key
-	if s.Lines == nil {
-		s.Lines = map[string]*line{}
+	if s.lines == nil {
+		s.lines = map[string]*line{}
 	}
-	s.Lines[key] = x
+	s.lines[key] = x
 	if !inline {
 		x.waiting = append(x.waiting, requests...)
 	}
 	return x
 }
 
-// fill fills the flight of x with those that wait, except for callers that have left and requests that known
-// decides. It reports false if that is nothing, and then the line has ended.
-func (l *lines) fill(x *line, reserves bool, known func(*Request) bool) bool {
-	s := l.lock(x.key)
-	defer s.mu.Unlock()
+// fill fills the flight of x with the requests that are asked again, and then those that wait, except for callers that have left and what
+// is known to be rejected. It reports false if that is nothing, and then the line has ended.
+func (s *Shared) fill(x *line, again []*Request) bool {
+	c := s.config
+	shard := c.lines.lock(x.key)
+	defer shard.mu.Unlock()
 	x.flight.reset()
 	x.failure = nil
+	if len(again) > 0 {
+		x.waiting = append(again, x.waiting...)
+	}
 	taken := 0
 	for _, r := range x.waiting {
-		if known(r) {
+		if c.rejects(r) {
 			r.done <- struct{}{}
-		} else if !r.left.Load() && !x.flight.Add(r, reserves) {
+		} else if !r.left.Load() && !x.flight.Add(r, c.Now().Reserves) {
 			break
 		}
 		taken++
@@ -209,18 +225,26 @@ func (l *lines) fill(x *line, reserves bool, known func(*Request) bool) bool {
 	if x.flight.Requests > 0 {
 		return true
 	}
-	delete(s.Lines, x.key)
+	delete(shard.lines, x.key)
 	if cap(x.waiting) <= maxRequests {
-		l.idle.Put(x)
+		c.lines.ended.Put(x)
 	}
 	return false
+}
+
+// rejects reports whether r is known to be rejected, and makes that its outcome.
+func (c *Limiter) rejects(r *Request) (ok bool) {
+	if r.settlement == nil {
+		r.Result, _, ok = c.Rejected(r.Slot, r.Demand)
+	}
+	return ok
 }
 
 // failing records how an attempt at a call of a key has failed, for those who leave before the next one succeeds.
 func (l *lines) failing(key string, err error) {
 	s := l.lock(key)
 	defer s.mu.Unlock()
-	if x := s.Lines[key]; x != nil {
+	if x := s.lines[key]; x != nil {
 		x.failure = err
 	}
 }
@@ -229,15 +253,8 @@ func (l *lines) failing(key string, err error) {
 func (l *lines) failure(key string) error {
 	s := l.lock(key)
 	defer s.mu.Unlock()
-	if x := s.Lines[key]; x != nil {
+	if x := s.lines[key]; x != nil {
 		return x.failure
 	}
 	return nil
-}
-
-// putBack puts requests in front of those that wait.
-func (l *lines) putBack(x *line, requests []*Request) {
-	s := l.lock(x.key)
-	defer s.mu.Unlock()
-	x.waiting = append(requests, x.waiting...)
 }

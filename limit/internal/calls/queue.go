@@ -69,11 +69,18 @@ type queues struct {
 	queues map[string]*queue
 }
 
-// Busy reports whether anybody waits.
-func (qs *queues) Busy(key string) bool {
+// busy reports whether anybody waits.
+func (qs *queues) busy(key string) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.queues[key] != nil
+}
+
+// Idle reports whether nobody waits, and no call of any key is in flight.
+func (c *Limiter) Idle() bool {
+	c.queues.mu.Lock()
+	defer c.queues.mu.Unlock()
+	return len(c.queues.queues) == 0 && c.lines.idle()
 }
 
 // look has the limiter asked for the head at once, if anybody waits.
@@ -113,7 +120,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	}
 	var o Outcome
 	var err error
-	behind := left > 0 && s.config.Queues.Busy(s.slot)
+	behind := left > 0 && s.config.queues.busy(s.slot)
 	if behind {
 		err = s.check(ctx, Demand{N: n})
 	} else if o, err = s.Ask(ctx, w.demand(begin)); err == nil {
@@ -134,7 +141,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	if left <= 0 || !o.Degraded && o.Wait > left-time.Since(begin) {
 		return Outcome{}, TooLate(byContext)
 	}
-	s.config.Queues.join(s, w).wait(&s.config.Queues, w)
+	s.config.queues.join(s, w).wait(&s.config.queues, w)
 	if w.err != nil || !w.outcome.Granted {
 		return Outcome{}, w.err
 	}
@@ -193,7 +200,7 @@ func (q *queue) wait(qs *queues, w *waiter) {
 			qs.mu.Lock()
 			err := w.ctx.Err()
 			if s := q.limiter; !w.asked.IsZero() {
-				err = s.Left(err, w.asked, s.config.Lines.failure(s.keys[0]))
+				err = s.Left(err, w.asked, s.config.lines.failure(s.keys[0]))
 			}
 			q.endLocked(w, Outcome{}, err)
 			qs.mu.Unlock()

@@ -3,103 +3,13 @@
 package calls
 
 import (
-	"embed"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 )
-
-// Load returns the script scripts/NAME.lua, which takes that many keys and arguments. The last two arguments are left out
-// of most calls: see config.command.
-func Load(files embed.FS, name string, keys, args int) *dispatch.Script {
-	s := dispatch.Load(files, name, keys, args)
-	s.OptionalArgs(2)
-	s.Clock = func(reply []any) (time.Time, bool) {
-		if len(reply) < 3 {
-			return time.Time{}, false
-		}
-		now, ok := reply[0].(int64)
-		return time.UnixMicro(now), ok
-	}
-	return s
-}
-
-// What a script is told of when its call was first sent, other than an instant before that.
-const (
-	First   = -1 // it is sent for the first time
-	Unknown = 0  // no instant before it was first sent is known by the clock of Redis
-)
-
-// Command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
-// there is anything to say about either, an instant before the call was first sent, and now.
-func (c *Limiter) Command(n *Setting, keys []string, requests, id string, since int64) ([]any, error) {
-	s, more, parameters := n.Script, 0, n.Parameters
-	if now := n.redated.Load(); now != nil {
-		parameters = *now
-	}
-	if since != First || c.Clock != nil {
-		more = 2
-	}
-	cmd := s.Begin(2 + len(parameters) + more)
-	for _, k := range keys {
-		cmd = append(cmd, k)
-	}
-	cmd = append(append(cmd, requests, id), parameters...)
-	if more == 0 {
-		return s.Complete(cmd)
-	}
-	var before, now any = "", ""
-	if since != First {
-		before = since
-	}
-	if c.Clock != nil {
-		now = c.Clock().UnixMicro()
-	}
-	return s.Complete(append(cmd, before, now))
-}
-
-// redate makes the parameters those of an instant by the clock of Redis, if they change with the time.
-func (n *Setting) redate(now int64) {
-	if n.ParametersAt != nil {
-		parameters := n.ParametersAt(now)
-		n.redated.Store(&parameters)
-	}
-}
-
-// requests returns the first argument of the script for the requests of f.
-func requests(f *Flight) string {
-	reserves := f.setting().Reserves
-	if x := f.settlement(); x != nil {
-		return x.String()
-	}
-	if f.single() && !reserves {
-		return strconv.FormatInt(f.Runs[0].N, 10)
-	}
-	text := make([]byte, 0, 16*len(f.Runs))
-	for i := range f.Runs {
-		r := &f.Runs[i]
-		if i > 0 {
-			text = append(text, ' ')
-		}
-		n, count := r.N, 0
-		if r.Spend {
-			count = len(r.Calls)
-		}
-		if r.upTo { // as many calls for one
-			n, count = 1, int(r.N)
-		}
-		text = strconv.AppendInt(text, n, 10)
-		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
-		if reserves {
-			text = strconv.AppendInt(append(text, ':'), r.AtMost, 10)
-		}
-	}
-	return string(text)
-}
 
 // A reply is what a script says of a flight: when it decided, the state that it found, and something about each run.
 type reply struct {
@@ -183,8 +93,9 @@ func (s *Shared) decide(f *Flight, r reply) error {
 		if isLog && ok {
 			wait, ok = r.runs[perRun*i+1].(int64)
 		}
-		q := Demand{Now: r.now, N: run.N, AtMost: run.AtMost, Spend: run.Spend}
-		if run.upTo { // then it is as one that asked for what it was granted
+		q := run.Demand
+		q.Now = r.now
+		if run.UpTo { // then it is as one that asked for what it was granted
 			ok = ok && granted <= run.N
 			q.N, granted = max(granted, 1), min(granted, 1)
 		}
@@ -208,11 +119,11 @@ func (s *Shared) decide(f *Flight, r reply) error {
 			return s.unexpected(r.runs)
 		}
 		if q.Spend && !isLog && !rejected {
-			q.N, q.Spend, q.AtMost = run.Calls[0].least(), false, 0
+			q.N, q.Spend, q.AtMost = run.least(), false, 0
 			rejected = !found.Take(q, id).Granted
 		}
 	}
-	s.config.Known.Learn(s, f, rejected, Rejection{State: found, Now: r.now, Sent: r.sent})
+	s.config.Learn(f, rejected, Rejection{State: found, Now: r.now, Sent: r.sent})
 	return nil
 }
 
@@ -240,7 +151,7 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 		if err != nil {
 			return s.unexpected(r.runs)
 		}
-		q := Demand{Now: r.now, N: run.Calls[0].least()}
+		q := Demand{Now: r.now, N: run.least()}
 		d := current.Take(q, Epoch{})
 		d.Granted, d.Wait = true, 0
 		if settles, ok := current.(Settler); ok {
@@ -248,7 +159,7 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 		}
 		d.Mark.By = s.config.ofFleet(n)
 		q.Spend = true
-		if run.upTo {
+		if run.UpTo {
 			q.N = granted
 		}
 		for _, call := range run.Calls {
@@ -272,7 +183,8 @@ func (s *Shared) reservedBefore(f *Flight, r reply, before string) error {
 	}
 	for i := range f.Runs {
 		run := &f.Runs[i]
-		q := Demand{Now: at, N: run.N, AtMost: run.AtMost, Spend: run.Spend}
+		q := run.Demand
+		q.Now = at
 		for _, call := range run.Calls {
 			d := found.Take(q, Epoch{})
 			call.Again = !d.Granted || !run.Spend

@@ -36,8 +36,8 @@ func (s *Shared) Reset(ctx context.Context) error {
 		return err
 	})
 	if err == nil {
-		s.config.Known.forget(s.slot)
-		s.config.Queues.look(s.slot)
+		s.config.known.forget(s.slot)
+		s.config.queues.look(s.slot)
 	}
 	return err
 }

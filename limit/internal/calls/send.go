@@ -5,7 +5,9 @@ package calls
 import (
 	"cmp"
 	"context"
+	"embed"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -85,7 +87,7 @@ func (s *Shared) failed(f *Flight, failure *retry.Error) error {
 		x.id, x.begun = f.id, f.begun // it may be settled again only as the same call
 	}
 	f.last = err
-	s.config.Lines.failing(s.keys[0], err)
+	s.config.lines.failing(s.keys[0], err)
 	again := f.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
 		return fmt.Errorf("limit: a call of %s: %w", s.Label(), err)
@@ -155,4 +157,92 @@ func refused(reply any, why int64) (now int64, ok bool) {
 // says more: the first may stand still while the machine sleeps, and the second may be set.
 func elapsed(begin time.Time) int64 {
 	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
+}
+
+// Load returns the script scripts/NAME.lua, which takes that many keys and arguments. The last two arguments are left out
+// of most calls: see config.command.
+func Load(files embed.FS, name string, keys, args int) *dispatch.Script {
+	s := dispatch.Load(files, name, keys, args)
+	s.OptionalArgs(2)
+	s.Clock = func(reply []any) (time.Time, bool) {
+		if len(reply) < 3 {
+			return time.Time{}, false
+		}
+		now, ok := reply[0].(int64)
+		return time.UnixMicro(now), ok
+	}
+	return s
+}
+
+// What a script is told of when its call was first sent, other than an instant before that.
+const (
+	First   = -1 // it is sent for the first time
+	Unknown = 0  // no instant before it was first sent is known by the clock of Redis
+)
+
+// Command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
+// there is anything to say about either, an instant before the call was first sent, and now.
+func (c *Limiter) Command(n *Setting, keys []string, requests, id string, since int64) ([]any, error) {
+	s, more, parameters := n.Script, 0, n.Parameters
+	if now := n.redated.Load(); now != nil {
+		parameters = *now
+	}
+	if since != First || c.Clock != nil {
+		more = 2
+	}
+	cmd := s.Begin(2 + len(parameters) + more)
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	cmd = append(append(cmd, requests, id), parameters...)
+	if more == 0 {
+		return s.Complete(cmd)
+	}
+	var before, now any = "", ""
+	if since != First {
+		before = since
+	}
+	if c.Clock != nil {
+		now = c.Clock().UnixMicro()
+	}
+	return s.Complete(append(cmd, before, now))
+}
+
+// redate makes the parameters those of an instant by the clock of Redis, if they change with the time.
+func (n *Setting) redate(now int64) {
+	if n.ParametersAt != nil {
+		parameters := n.ParametersAt(now)
+		n.redated.Store(&parameters)
+	}
+}
+
+// requests returns the first argument of the script for the requests of f.
+func requests(f *Flight) string {
+	reserves := f.setting().Reserves
+	if x := f.settlement(); x != nil {
+		return x.String()
+	}
+	if f.single() && !reserves {
+		return strconv.FormatInt(f.Runs[0].N, 10)
+	}
+	text := make([]byte, 0, 16*len(f.Runs))
+	for i := range f.Runs {
+		r := &f.Runs[i]
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		n, count := r.N, 0
+		if r.Spend {
+			count = len(r.Calls)
+		}
+		if r.UpTo { // as many calls for one
+			n, count = 1, int(r.N)
+		}
+		text = strconv.AppendInt(text, n, 10)
+		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
+		if reserves {
+			text = strconv.AppendInt(append(text, ':'), r.AtMost, 10)
+		}
+	}
+	return string(text)
 }
