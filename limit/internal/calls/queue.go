@@ -190,8 +190,7 @@ func (q *queue) wait(qs *queues, w *waiter) {
 			// Who is due at this very instant may still be served.
 			qs.mu.Lock()
 			w.overdue = true
-			now := time.Now()
-			if w.asked.IsZero() && !(!q.waiters[0].due.After(now) && slices.Contains(q.turnLocked(now), w)) {
+			if !w.ended && w.asked.IsZero() && !q.dueLocked(w, time.Now()) {
 				q.endLocked(w, Outcome{}, nil)
 			}
 			qs.mu.Unlock()
@@ -292,6 +291,11 @@ func (q *queue) turnLocked(now time.Time) []*waiter {
 		n++
 	}
 	return q.waiters[:n]
+}
+
+// dueLocked reports whether the limiter is to be asked for w, which has not ended.
+func (q *queue) dueLocked(w *waiter, now time.Time) bool {
+	return !q.waiters[0].due.After(now) && slices.Contains(q.turnLocked(now), w)
 }
 
 // ask requests permits for the given waiters, head first, and wakes those that were granted or can no longer make their
