@@ -77,16 +77,13 @@ func TestLocalAndSharedAgree(t *testing.T) {
 						local.(calls.Settler).Settle(now.UnixMicro(), shared.lastEpoch(), &x)
 						q.Spend = false
 					}
-					var m, own calls.Mark
-					q.Mark = &m
-					last = redistest.Must(shared.calls.Ask(ctx, q))(rt)
-					q.Mark = &own
+					o := redistest.Must(shared.calls.Ask(ctx, q))(rt)
 					d := local.Take(q, shared.lastEpoch())
-					require.Equal(rt, d.Result(), last, "%+v of %+v", q, a)
+					require.Equal(rt, d.Outcome(q), o, "%+v of %+v", q, a)
 					if _, ok := local.(calls.Settler); ok && d.Granted && q.Spend {
-						require.Equal(rt, own, m)
-						grants = append(grants, settled{q.N, m})
+						grants = append(grants, settled{q.N, o.Mark})
 					}
+					last = o.Result
 				}
 			})
 		})
@@ -117,14 +114,14 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 				shared := redistest.Must(NewShared(rdb, name, a, WithoutCachedRejections(), func(c *config) { c.Clock = func() time.Time { return now } }))(t)
 				shared = shared.For(fmt.Sprint(n))
 				local := a.model().Idle()
-				take := func(n int64, atMost time.Duration) (m calls.Mark) {
-					q := calls.Demand{Now: now.UnixMicro(), N: n, Spend: true, Mark: &m}
+				take := func(n int64, atMost time.Duration) calls.Mark {
+					q := calls.Demand{Now: now.UnixMicro(), N: n, Spend: true}
 					if a.model().Reserves {
 						q.AtMost = atMost.Microseconds()
 					}
 					got := redistest.Must(shared.calls.Ask(ctx, q))(t)
-					require.Equal(t, local.Take(q, shared.lastEpoch()).Result(), got, "%s %v: %+v", kind, r, q)
-					return m
+					require.Equal(t, local.Take(q, shared.lastEpoch()).Outcome(q), got, "%s %v: %+v", kind, r, q)
+					return got.Mark
 				}
 				settle := func(m calls.Mark, by int64) {
 					if s, ok := local.(calls.Settler); ok {
@@ -166,12 +163,10 @@ func agreeTogether(t *rapid.T, shared *Shared, local calls.State, now time.Time)
 	for range rapid.IntRange(1, 12).Draw(t, "requests") {
 		require.True(t, f.Add(&calls.Request{Demand: drawDemand(t, a, now), Setting: shared.calls.Limiter().Now()}, a.model().Reserves))
 	}
-	reply, sent, err := shared.calls.Send(context.Background(), f)
-	require.NoError(t, err)
-	require.NoError(t, shared.calls.Decide(f, reply, sent))
+	require.NoError(t, shared.calls.Make(context.Background(), f))
 	for _, run := range f.Runs {
 		for i, r := range run.Calls {
-			require.Equal(t, calls.Demand{Now: now.UnixMicro(), N: run.N, AtMost: run.AtMost, Spend: run.Spend}, r.Demand, "a run is of equals")
+			require.Equal(t, run.Demand, r.Demand, "a run is of equals")
 			q := r.Demand
 			want = local.Take(q, f.Epoch()).Result()
 			require.Equal(t, want, r.Result, "the %d. of %d for %d of %+v", i, len(run.Calls), run.N, a)
@@ -241,14 +236,11 @@ func TestGCRAIsATokenBucket(t *testing.T) {
 				}
 				grants = slices.Delete(grants, i, i+1)
 			}
-			var m calls.Mark
-			q.Mark = &m
 			call := id()
 			last = a.Take(q, call)
-			q.Mark = nil
 			other := b.Take(q, call)
 			if last.Granted {
-				grants = append(grants, settled{q.N, m})
+				grants = append(grants, settled{q.N, last.Mark})
 			}
 			// A full bucket is full within the microsecond in which the arrival passes.
 			last.Reset, other.Reset = 0, 0

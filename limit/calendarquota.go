@@ -180,7 +180,7 @@ func (s *calendarQuota) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 		d.Wait = next.end - q.Now
 	} else if q.Spend {
 		next.count += q.N
-		q.Marks(calls.Mark{Epoch: next.epoch})
+		d.Mark = calls.Mark{Epoch: next.epoch}
 	}
 	d.Remaining = max(0, s.permits-next.count)
 	if next.count > 0 {

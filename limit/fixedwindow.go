@@ -131,7 +131,7 @@ func (s *fixedWindow) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 		d.Wait = next.until(s.permits-q.N) - q.Now
 	} else if q.Spend {
 		next.counts(q.Now, q.Now, q.N)
-		q.Marks(calls.Mark{Epoch: next.epoch, Taken: q.Now})
+		d.Mark = calls.Mark{Epoch: next.epoch, Taken: q.Now}
 	}
 	d.Remaining = max(0, s.permits-next.count)
 	if next.count > 0 {

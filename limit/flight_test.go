@@ -106,9 +106,7 @@ func TestBatching(t *testing.T) {
 		require.Equal(t, []string{"1", "1", "1:5 2:5"}, h.scripts)
 		require.EqualValues(t, 1+1+5+4, granted.Load())
 		synctest.Wait()
-		for i := range l.calls.Limiter().Lines.Shards {
-			require.Empty(t, l.calls.Limiter().Lines.Shards[i].Lines, "a line ends with its flight")
-		}
+		require.True(t, l.calls.Limiter().Idle(), "a line ends with its flight")
 	})
 }
 
@@ -386,17 +384,11 @@ func TestLostReplyOfABatch(t *testing.T) {
 		}
 		f, want := batch(), batch()
 		begin := time.Now()
-		reply, sent, err := same.calls.Send(t.Context(), want)
-		require.NoError(t, err)
-		require.NoError(t, same.calls.Decide(want, reply, sent))
+		require.NoError(t, same.calls.Make(t.Context(), want))
 		s.left, s.run, s.err = 2, true, io.EOF
-		reply, _, err = l.calls.Send(t.Context(), f)
-		require.NoError(t, err)
+		require.NoError(t, l.calls.Make(t.Context(), f))
 		passed := time.Since(begin)
 		require.NotZero(t, passed)
-		answer, ok := reply[2].(string)
-		require.True(t, ok, "%s: it has run before", kind)
-		require.NoError(t, l.calls.DecideAgain(f, reply, answer))
 		granted := 0
 		for i := range f.Runs {
 			for j, r := range f.Runs[i].Calls {

@@ -128,7 +128,7 @@ func (s *gcra) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	} else if q.Spend {
 		ahead, room = ahead+need, room-need
 		next.put(ahead)
-		q.Marks(calls.Mark{Epoch: next.epoch, From: q.Now, Owed: ahead, Given: next.given})
+		d.Mark = calls.Mark{Epoch: next.epoch, From: q.Now, Owed: ahead, Given: next.given}
 	}
 	if room >= 0 {
 		d.Remaining = (min(room, s.full) + s.debt) / s.cost

@@ -39,12 +39,12 @@ func newGrant(l grantor, n int64, m calls.Mark) *Grant {
 	return &Grant{limiter: l, permits: n, settlement: calls.Settlement{Permits: n, Mark: m}}
 }
 
-// grant returns the Grant of n permits that a call was granted with that result.
-func (s *Shared) grant(n int64, r ratelimiter.Result, m *calls.Mark) *Grant {
-	if r.Degraded {
+// grant returns the Grant of n permits that a call was granted with that outcome.
+func (s *Shared) grant(n int64, o calls.Outcome) *Grant {
+	if o.Degraded {
 		return newGrant(ofPolicy{s}, n, calls.Mark{})
 	}
-	return newGrant(s, n, *m)
+	return newGrant(s, n, o.Mark)
 }
 
 // An ofPolicy is the grantor of what an outage policy has granted, of which the limiter knows nothing.
@@ -68,12 +68,11 @@ func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimit
 	if err := checkSettles(s.config.Now()); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	var m calls.Mark
-	r, err = s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, Mark: &m})
-	if err != nil || !r.Granted {
-		return nil, r, err
+	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	if err != nil || !o.Granted {
+		return nil, o.Result, err
 	}
-	return s.grant(n, r, &m), r, nil
+	return s.grant(n, o), o.Result, nil
 }
 
 // WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
@@ -84,12 +83,11 @@ func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
 	if err := checkSettles(s.config.Now()); err != nil {
 		return nil, err
 	}
-	var m calls.Mark
-	r, err := s.calls.WaitFor(ctx, n, math.MaxInt64, &m)
+	o, err := s.calls.WaitFor(ctx, n, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
-	return s.grant(n, r, &m), nil
+	return s.grant(n, o), nil
 }
 
 // AllowGrant is as that of a [Shared].
@@ -100,12 +98,11 @@ func (l *Local) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimite
 	if err := checkSettles(l.setting); err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	var m calls.Mark
-	d, err := l.decide(ctx, calls.Demand{N: n, Spend: true, Mark: &m})
-	if err != nil || !d.Granted {
-		return nil, d.Result(), err
+	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true})
+	if err != nil || !o.Granted {
+		return nil, o.Result, err
 	}
-	return newGrant(l, n, m), d.Result(), nil
+	return newGrant(l, n, o.Mark), o.Result, nil
 }
 
 // WaitGrant is as that of a [Shared].

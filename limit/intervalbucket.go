@@ -151,7 +151,7 @@ func (s *intervalBucket) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	} else if q.Spend {
 		next.own(q.Now, id)
 		next.spend(q.Now, q.N)
-		q.Marks(calls.Mark{Epoch: next.epoch, Taken: q.Now, From: next.begun, Owed: next.lack, Given: next.given})
+		d.Mark = calls.Mark{Epoch: next.epoch, Taken: q.Now, From: next.begun, Owed: next.lack, Given: next.given}
 	}
 	d.Remaining = max(0, s.capacity-next.lack)
 	if next.lack > 0 {

@@ -3,9 +3,7 @@
 package limit
 
 import (
-	"fmt"
 	"reflect"
-	"strings"
 	"testing"
 	"time"
 
@@ -144,53 +142,19 @@ func TestCachedRejectionsAreTrue(t *testing.T) {
 					continue
 				}
 				asked++
-				call := &calls.Request{Demand: q, Setting: l.calls.Limiter().Now(), Slot: l.Keys()[0], Result: truth.Take(q, calls.Epoch{}).Result()}
-				f := &calls.Flight{Runs: []calls.Run{{N: q.N, AtMost: q.AtMost, Spend: q.Spend, Calls: []*calls.Request{call}}}, Requests: 1}
+				call := &calls.Request{Demand: q, Setting: l.calls.Limiter().Now(), Slot: l.Keys()[0], Outcome: truth.Take(q, calls.Epoch{}).Outcome(q)}
+				f := &calls.Flight{Runs: []calls.Run{{Demand: q, Calls: []*calls.Request{call}}}, Requests: 1}
 				seen := calls.State(nil)
 				if log, ok := truth.(*slidingLog); ok {
 					seen = seenAt(log, now)
 				} else {
 					seen = clone(truth)
 				}
-				l.calls.Limiter().Known.Learn(&l.calls, f, !call.Result.Granted, calls.Rejection{State: seen, Now: now, Sent: time.Now()})
+				l.calls.Limiter().Learn(f, !call.Result.Granted, calls.Rejection{State: seen, Now: now, Sent: time.Now()})
 			}
 			require.Greater(t, known, steps/10)
 			require.Greater(t, asked, steps/100)
 			t.Logf("%d known, %d asked, %d rejected within a second after the key was deleted", known, asked, wrong)
 		})
 	}
-}
-
-// The memory of rejections is bounded, however many keys there are and however long their names.
-func TestCachedRejectionsAreBounded(t *testing.T) {
-	redistest.NoServer(t)
-	l := redistest.Must(NewShared(&redis.Client{}, "x", GCRA{per(1, time.Hour), 1}))(t)
-	f := &calls.Flight{Runs: []calls.Run{{N: 1, Spend: true, Calls: []*calls.Request{{Demand: calls.Demand{N: 1, Spend: true}, Setting: l.calls.Limiter().Now()}}}}, Requests: 1}
-	state := l.calls.Limiter().Now().Idle()
-	state.Take(calls.Demand{Now: 1_790_000_000_000_000, N: 1, Spend: true}, calls.Epoch{})
-	forge := func(key string) *Shared {
-		s := l.For(key)
-		f.Runs[0].Calls[0].Slot = s.Keys()[0]
-		s.calls.Limiter().Known.Learn(&s.calls, f, true, calls.Rejection{State: state, Now: 1_790_000_000_000_000, Sent: time.Now()})
-		return s
-	}
-	keys := 100_000
-	if redistest.UnderRace {
-		keys = 20_000
-	}
-	for i := range keys {
-		s := forge(fmt.Sprint(i))
-		if _, _, ok := s.calls.Limiter().Rejected(s.Keys()[0], calls.Demand{N: 1}); i%1000 == 0 {
-			require.True(t, ok, "the latest is known")
-		}
-	}
-	count := 0
-	l.calls.Limiter().Known.Slots.Range(func(any, any) bool { count++; return true })
-	require.LessOrEqual(t, count, calls.MostKnown)
-	require.LessOrEqual(t, len(l.calls.Limiter().Known.Ring), calls.MostKnown)
-	require.LessOrEqual(t, cap(l.calls.Limiter().Known.Ring), 2*calls.MostKnown)
-
-	long := forge(strings.Repeat("x", 1000))
-	_, _, ok := long.calls.Limiter().Rejected(long.Keys()[0], calls.Demand{N: 1})
-	require.False(t, ok)
 }

@@ -68,17 +68,20 @@ var errNotLocal = calls.Invalid("the Local is not one that NewLocal returned")
 
 // Allow implements [Limiter].
 func (l *Local) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	return l.ask(ctx, calls.Demand{N: n, Spend: true})
+	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true})
+	return o.Result, err
 }
 
 // Peek implements [Limiter].
 func (l *Local) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	return l.ask(ctx, calls.Demand{N: n})
+	o, err := l.ask(ctx, calls.Demand{N: n})
+	return o.Result, err
 }
 
 // Reserve is like [Shared.Reserve].
 func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
-	return l.ask(ctx, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	o, err := l.ask(ctx, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	return o.Result, err
 }
 
 // AllowAtMost is as that of a [Shared].
@@ -89,37 +92,28 @@ func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r rate
 	if err := checkParts(l.setting); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	r, err = l.ask(ctx, calls.Demand{N: n, Spend: true, Taken: &permits})
-	return permits, r, err
+	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true, UpTo: true})
+	return o.Permits, o.Result, err
 }
 
-func (l *Local) ask(ctx context.Context, q calls.Demand) (ratelimiter.Result, error) {
-	d, err := l.decide(ctx, q)
-	return d.Result(), err
-}
-
-func (l *Local) decide(ctx context.Context, q calls.Demand) (calls.Decision, error) {
+func (l *Local) ask(ctx context.Context, q calls.Demand) (calls.Outcome, error) {
 	if !l.made() {
-		return calls.Decision{}, errNotLocal
+		return calls.Outcome{}, errNotLocal
 	}
 	if err := calls.ContextError(ctx); err != nil {
-		return calls.Decision{}, err
+		return calls.Outcome{}, err
 	}
 	if err := q.Check(&l.setting.Model); err != nil {
-		return calls.Decision{}, err
+		return calls.Outcome{}, err
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.Now = l.nowLocked()
-	if q.Taken != nil {
+	if q.UpTo {
 		d := l.state.Take(calls.Demand{Now: q.Now, N: 1}, calls.Epoch{})
-		if !d.Granted {
-			return d, nil
-		}
-		q.N = min(q.N, d.Remaining)
-		*q.Taken = q.N
+		q.N = max(1, min(q.N, d.Remaining))
 	}
-	return l.state.Take(q, l.idLocked()), nil
+	return l.state.Take(q, l.idLocked()).Outcome(q), nil
 }
 
 // idLocked returns the id of a call.

@@ -187,8 +187,6 @@ func TestParametersMeetOnOneState(t *testing.T) {
 						q.AtMost = random.Int64N(40)
 					}
 					before := text(t, rdb, l)
-					var m calls.Mark
-					q.Mark = &m
 					r, err := l.calls.Ask(ctx, q)
 					require.NoError(t, err, what)
 					if kind != "sliding log" {
@@ -197,8 +195,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 							st, ok = a.model().Idle(), true
 						}
 						require.True(t, ok, "%q of %s", before, what)
-						q.Mark = nil
-						require.Equal(t, st.Take(q, l.lastEpoch()).Result(), r, "%q read by %+v", before, a)
+						require.Equal(t, st.Take(q, l.lastEpoch()).Result(), r.Result, "%q read by %+v", before, a)
 					}
 					require.GreaterOrEqual(t, r.Wait, time.Duration(0), what)
 					if !r.Granted || !q.Spend {
@@ -207,8 +204,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					}
 					g := &granted{at: clock + r.Wait.Microseconds(), n: n}
 					if checkSettles(newSetting(a)) == nil {
-						m.By = l.calls.Limiter().Now()
-						g.grant = newGrant(l, n, m)
+						g.grant = newGrant(l, n, r.Mark)
 					}
 					window = append(window, g)
 					if len(window) > 1 && g.at < window[len(window)-2].at { // a turn of a queue whose clock was put back

@@ -120,7 +120,7 @@ func TestCounterIsExact(t *testing.T) {
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := calls.Demand{Now: now, N: n}
 				got := redistest.Must(l.calls.Ask(ctx, q))(t)
-				require.Equal(t, local.Take(q, calls.Epoch{}).Result(), got, "%d of %d, %d µs of %d", n, count, rest, interval)
+				require.Equal(t, local.Take(q, calls.Epoch{}).Outcome(q), got, "%d of %d, %d µs of %d", n, count, rest, interval)
 			}
 		}
 	}
@@ -142,7 +142,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		for i := range 60 {
 			q := calls.Demand{Now: now.UnixMicro(), Spend: i%7 > 0, N: 70_000 + int64(i)}
 			got := redistest.Must(l.calls.Ask(ctx, q))(t)
-			require.Equal(t, local.Take(q, calls.Epoch{}).Result(), got, "%v, call %d", step, i)
+			require.Equal(t, local.Take(q, calls.Epoch{}).Outcome(q), got, "%v, call %d", step, i)
 			if now = now.Add(step); !got.Granted {
 				now = now.Add(got.Wait)
 			}

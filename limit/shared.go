@@ -198,33 +198,34 @@ func (s *Shared) unusable() error {
 	return s.err
 }
 
+func (s *Shared) ask(ctx context.Context, op ratelimiter.Operation, q calls.Demand) (calls.Outcome, error) {
+	if err := s.unusable(); err != nil {
+		return calls.Outcome{}, err
+	}
+	return s.calls.Request(ctx, op, q)
+}
+
 // errNotShared is the error of a Shared that is nil or the zero value.
 var errNotShared = calls.Invalid("the Shared is not one that NewShared returned")
 
 // Allow implements [Limiter].
 func (s *Shared) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	return s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	o, err := s.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	return o.Result, err
 }
 
 // Peek implements [Limiter].
 func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	return s.calls.Request(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
+	o, err := s.ask(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
+	return o.Result, err
 }
 
 // Reserve takes n permits if they may be used within atMost. When they are granted, the caller must wait for
 // Result.Wait before it uses them; permits that it then does not use are not given back. A limiter whose algorithm grants
 // nothing in advance behaves as in Allow. Reserve returns the errors of Allow.
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
-	if err := s.unusable(); err != nil {
-		return ratelimiter.Result{}, err
-	}
-	return s.calls.Request(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	o, err := s.ask(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	return o.Result, err
 }
 
 // AllowAtMost takes as many of n permits as there are now, and returns how many, 0 to n. Result.Granted reports whether that
@@ -238,11 +239,8 @@ func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r rat
 	if err := checkParts(s.calls.Now()); err != nil {
 		return 0, ratelimiter.Result{}, err
 	}
-	r, err = s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, Taken: &permits})
-	if err != nil || !r.Granted {
-		return 0, r, err
-	}
-	return permits, r, nil
+	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, UpTo: true})
+	return o.Permits, o.Result, err
 }
 
 // checkParts returns an error for an algorithm whose call for n permits is not n calls for one.

@@ -280,13 +280,38 @@ func TestErrorsThatAreNotSentAgain(t *testing.T) {
 
 // A reply that no script gives is an error, and neither a grant nor a panic.
 func TestForeignReplies(t *testing.T) {
-	l := redistest.Must(NewShared(redis.NewClient(&redis.Options{}), "foreign", GCRA{per(1, time.Second), 1}))(t)
-	for _, reply := range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(-1)}, []any{int64(1), int64(1)}, []any{int64(1), int64(0), int64(0)},
-		[]any{int64(2), int64(0), int64(0), int64(0)}, []any{int64(1), int64(-1), int64(0), int64(0)},
-		[]any{int64(1), int64(0), 1.5, int64(0)}, []any{int64(1), int64(0), int64(0), nil}} {
-		r, err := l.calls.Read(reply)
-		require.Error(t, err, "%v", reply)
-		require.Zero(t, r)
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		h := &replacer{}
+		rdb.AddHook(h)
+		for _, h.reply = range []any{nil, "OK", int64(1), []any{}, []any{"x"}, []any{int64(1)}, []any{int64(-1)}, []any{int64(1), int64(1)}, []any{int64(1), int64(0), int64(0)},
+			[]any{int64(2), int64(0), int64(0), int64(0)}, []any{int64(1), int64(-1), int64(0), int64(0)},
+			[]any{int64(1), int64(0), 1.5, int64(0)}, []any{int64(1), int64(0), int64(0), nil}, []any{int64(1), ""}, []any{int64(1), "x", int64(1)},
+			[]any{int64(1), "", int64(2)}, []any{int64(1), "", int64(-1)}, []any{int64(1), "", int64(1), int64(1)}, []any{int64(1), "", "x"}} {
+			for kind, ask := range map[string]func(*Shared) (ratelimiter.Result, error){
+				"all":        func(l *Shared) (ratelimiter.Result, error) { return l.Allow(t.Context(), 3) },
+				"up to that": func(l *Shared) (ratelimiter.Result, error) { _, r, err := l.AllowAtMost(t.Context(), 1); return r, err },
+			} {
+				r, err := ask(shared(t, rdb, GCRA{per(1, time.Second), 5}))
+				require.Error(t, err, "%s: %v", kind, h.reply)
+				require.Zero(t, r)
+			}
+		}
+	})
+}
+
+// A replacer is a hook that replies to each script.
+type replacer struct {
+	redistest.Passing
+	reply any
+}
+
+func (r *replacer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if c, ok := cmd.(interface{ SetVal(any) }); ok && cmd.Name() == "evalsha" {
+			c.SetVal(r.reply)
+			return nil
+		}
+		return next(ctx, cmd)
 	}
 }
 

@@ -143,7 +143,7 @@ func (s *slidingCounter) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 		next.current += q.N
 		next.far = 0
 		left -= q.N
-		q.Marks(calls.Mark{Epoch: next.epoch, From: next.start})
+		d.Mark = calls.Mark{Epoch: next.epoch, From: next.start}
 	}
 	d.Remaining = max(0, left)
 	switch {

@@ -54,7 +54,7 @@ func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bo
 		if err := s.unusable(); err != nil {
 			return false, err
 		}
-		r, err := s.calls.WaitFor(ctx, n, timeout, nil)
+		r, err := s.calls.WaitFor(ctx, n, timeout)
 		return err == nil && r.Granted, err
 	}
 	if q, ok := l.(*Local); ok && !q.made() {

@@ -34,7 +34,7 @@ func (c *Limiter) Event(e ratelimiter.Event) {
 }
 
 // asked calls ask, which is a request for n permits, and tells the Hooks of it. It returns what ask returns.
-func (c *Limiter) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (ratelimiter.Result, error)) (ratelimiter.Result, error) {
+func (c *Limiter) asked(ctx context.Context, op ratelimiter.Operation, n int64, ask func() (Outcome, error)) (Outcome, error) {
 	if len(c.Hooks) == 0 {
 		return ask()
 	}

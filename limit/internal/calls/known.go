@@ -3,6 +3,8 @@
 package calls
 
 import (
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,9 +20,9 @@ import (
 const (
 	// KnownFor is how long after it was asked for a rejection is known.
 	KnownFor = time.Second
-	// MostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
+	// mostKnown is how many keys of a limiter have rejections that are known, and longestKnown how long
 	// their Redis keys may be, so that forged keys do not fill the memory.
-	MostKnown, longestKnown = 4096, 512
+	mostKnown, longestKnown = 4096, 512
 	// mostSizes bounds how many request sizes a log remembers as rejected.
 	mostSizes = 8
 )
@@ -42,28 +44,18 @@ type size struct {
 	sent   time.Time
 }
 
-// A slot has the rejection of one key.
-type slot struct {
-	key string
-	atomic.Pointer[Rejection]
-}
-
 // known has the rejections of all keys of a limiter. The zero value is empty.
 type known struct {
-	Slots sync.Map // from keys to *slot
-
-	mu   sync.Mutex
-	Ring []*slot // those in slots
-	hand int     // the next one in ring to be looked at
+	rejections sync.Map // from slots to *Rejection
+	count      atomic.Int64
 }
 
 // Rejected returns the rejection of q, if it is known that Redis would reject it, and when Redis was asked.
 func (c *Limiter) Rejected(key string, q Demand) (result ratelimiter.Result, sent time.Time, ok bool) {
-	v, ok := c.Known.Slots.Load(key)
-	if !ok {
+	r := c.known.of(key)
+	if r == nil {
 		return ratelimiter.Result{}, time.Time{}, false
 	}
-	r := v.(*slot).Load()
 	q.N = q.least()
 	for i := range r.sizes {
 		if x := &r.sizes[i]; x.n == q.N {
@@ -99,39 +91,27 @@ func (c *Limiter) passed(now int64, sent time.Time) (time.Duration, bool) {
 	return d, d >= 0 && d < KnownFor
 }
 
-// Learn takes in what a reply says. Nothing is known of a key of which nothing was rejected, since its clock
+// Learn takes in what the reply to f says. Nothing is known of a key of which nothing was rejected, since its clock
 // may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
 // nothing is learned from it.
-func (k *known) Learn(s *Shared, f *Flight, rejected bool, r Rejection) {
-	if !f.spends() || s.config.WithoutKnown {
+func (c *Limiter) Learn(f *Flight, rejected bool, r Rejection) {
+	if !f.spends() || c.WithoutKnown {
 		return
 	}
-	key := f.slot()
-	v, there := k.Slots.Load(key)
+	k, key := &c.known, f.slot()
 	if _, isLog := r.State.(log); isLog && rejected {
-		var before []size
-		if there {
-			before = v.(*slot).Load().sizes
-		}
-		r.sizes = sizes(f, r, before)
+		r.sizes = sizes(f, r, k.of(key))
 		rejected = len(r.sizes) > 0
 	}
-	switch {
-	case !rejected && there:
-		k.drop(v.(*slot))
-	case !rejected || len(key) > longestKnown:
-	default:
-		kept := r // so that r itself is not on the heap
-		if there {
-			v.(*slot).Store(&kept)
-		} else {
-			k.add(key, &kept)
-		}
+	if rejected && len(key) <= longestKnown {
+		k.put(key, r)
+	} else {
+		k.forget(key)
 	}
 }
 
 // sizes returns which requests of f were rejected, and before those, no more than mostSizes in all.
-func sizes(f *Flight, r Rejection, before []size) []size {
+func sizes(f *Flight, r Rejection, before *Rejection) []size {
 	var list []size
 	for i := range f.Runs {
 		calls := f.Runs[i].Calls
@@ -139,55 +119,43 @@ func sizes(f *Flight, r Rejection, before []size) []size {
 			list = append(list, size{last.least(), last.Result, min(last.Result.Wait, micros(r.State.(log).Due()-r.Now)), r.Now, r.Sent})
 		}
 	}
-	fresh := len(list)
-next:
-	for _, x := range before {
-		for _, y := range list[:fresh] {
-			if x.n == y.n {
-				continue next
-			}
-		}
-		if len(list) < mostSizes && r.Now >= x.now && r.Sent.Sub(x.sent) < KnownFor {
+	if before == nil {
+		return list
+	}
+	for _, x := range before.sizes {
+		again := slices.ContainsFunc(list, func(y size) bool { return x.n == y.n })
+		if !again && len(list) < mostSizes && r.Now >= x.now && r.Sent.Sub(x.sent) < KnownFor {
 			list = append(list, x)
 		}
 	}
 	return list
 }
 
+// of returns the rejection of a key, or nil.
+func (k *known) of(key string) *Rejection {
+	v, _ := k.rejections.Load(key)
+	r, _ := v.(*Rejection)
+	return r
+}
+
 // forget forgets the rejection of a key.
 func (k *known) forget(key string) {
-	if v, ok := k.Slots.Load(key); ok {
-		k.drop(v.(*slot))
+	if _, there := k.rejections.LoadAndDelete(key); there {
+		k.count.Add(-1)
 	}
 }
 
-func (k *known) drop(x *slot) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.Slots.CompareAndDelete(x.key, x)
-}
-
-// add adds a rejection, and drops others that are too old, or one of them if there are too many.
-func (k *known) add(key string, r *Rejection) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for range 2 {
-		if len(k.Ring) == 0 {
-			break
-		}
-		k.hand %= len(k.Ring)
-		x := k.Ring[k.hand]
-		if v, ok := k.Slots.Load(x.key); ok && v == x && len(k.Ring) < MostKnown && r.Sent.Sub(x.Load().Sent) < KnownFor {
-			k.hand++
-			continue
-		}
-		k.Slots.CompareAndDelete(x.key, x)
-		last := len(k.Ring) - 1
-		k.Ring[k.hand], k.Ring[last] = k.Ring[last], nil
-		k.Ring = k.Ring[:last]
+// put adds the rejection of a key, in place of the last one. If there are too many, it drops those that are too old and about half of the others.
+func (k *known) put(key string, r Rejection) {
+	if k.count.Load() >= mostKnown && k.of(key) == nil {
+		k.rejections.Range(func(key, v any) bool {
+			if rand.IntN(2) == 0 || r.Sent.Sub(v.(*Rejection).Sent) >= KnownFor {
+				k.forget(key.(string))
+			}
+			return true
+		})
 	}
-	x := &slot{key: key}
-	x.Store(r)
-	k.Slots.Store(key, x) // what had its place stays in the ring until the hand comes by
-	k.Ring = append(k.Ring, x)
+	if _, there := k.rejections.Swap(key, &r); !there {
+		k.count.Add(1)
+	}
 }

@@ -62,8 +62,7 @@ type Demand struct {
 	AtMost int64 // how long the caller would wait for permits that are granted in advance
 	Spend  bool  // false for a Peek
 
-	Taken      *int64      // where the number of permits is put of a call that takes what there is, up to n; nil for others
-	Mark       *Mark       // where the mark of a grant is put that is to be settled; nil for others
+	UpTo       bool        // it takes what there is, up to N
 	settlement *Settlement // settles a grant instead of asking for permits
 }
 
@@ -72,7 +71,7 @@ func (q *Demand) Check(m *Model) error {
 	if q.N < 1 || q.N > MaxPermits {
 		return Invalid("a call for %d permits is not in 1..%d", q.N, int64(MaxPermits))
 	}
-	if q.Taken == nil && q.N > m.Largest {
+	if !q.UpTo && q.N > m.Largest {
 		return fmt.Errorf("%w: a call for %d permits, where one call can get at most %d", ratelimiter.ErrPermitsExceedRate, q.N, m.Largest)
 	}
 	return nil
@@ -80,7 +79,7 @@ func (q *Demand) Check(m *Model) error {
 
 // least returns the fewest permits that q is granted, if it is.
 func (q *Demand) least() int64 {
-	if q.Taken != nil {
+	if q.UpTo {
 		return 1
 	}
 	return q.N
@@ -90,17 +89,28 @@ func (q *Demand) least() int64 {
 type Decision struct {
 	Granted                bool
 	Remaining, Wait, Reset int64
+	Mark                   Mark // of what was taken, if it can be settled
 }
 
-// Marks has the mark of the grant of q put where the caller wants it, if it does.
-func (q *Demand) Marks(m Mark) {
-	if q.Mark != nil {
-		*q.Mark = m
-	}
-}
-
+// Result returns d as the caller is told it.
 func (d Decision) Result() ratelimiter.Result {
 	return ratelimiter.Result{Granted: d.Granted, Available: d.Remaining, Wait: micros(d.Wait), Reset: micros(d.Reset)}
+}
+
+// An Outcome is what becomes of a request: what its caller is told, and what it needs to settle a grant.
+type Outcome struct {
+	ratelimiter.Result
+	Permits int64 // that were taken
+	Mark    Mark  // of what was taken, if it can be settled
+}
+
+// Outcome returns the outcome of q, on which d is the decision.
+func (d Decision) Outcome(q Demand) Outcome {
+	o := Outcome{Result: d.Result(), Mark: d.Mark}
+	if d.Granted && q.Spend {
+		o.Permits = q.N
+	}
+	return o
 }
 
 // An Epoch is the id of the call with which a limiter began, and so tells which grants its state has in it. A limiter

@@ -88,25 +88,22 @@ func (s *Shared) attempt(ctx context.Context, call func() error) *retry.Error {
 }
 
 // decideLocally decides q by the policy. If Redis is not known to be down it returns err.
-func (s *Shared) decideLocally(q Demand, err error) (ratelimiter.Result, error) {
+func (s *Shared) decideLocally(q Demand, err error) (Outcome, error) {
 	o, h := &s.config.outages, s.health()
 	since, cause := h.Since()
 	if cause == nil && err != nil {
-		return ratelimiter.Result{}, err
+		return Outcome{}, err
 	}
 	if err == nil || cause == nil {
 		err = s.unavailable(cause)
 	}
 	if o.policy.Kind == outage.FailClosed || q.settlement != nil {
-		return ratelimiter.Result{}, err
+		return Outcome{}, err
 	}
-	r := ratelimiter.Result{Granted: true, Degraded: true}
-	if q.Taken != nil {
-		*q.Taken = q.N
-	}
+	r := Outcome{Result: ratelimiter.Result{Granted: true, Degraded: true}, Permits: q.N}
 	if o.policy.Kind == outage.LocalQuota {
 		if r, err = s.takeLocally(q, since, cause); err != nil {
-			return ratelimiter.Result{}, err
+			return Outcome{}, err
 		}
 	}
 	if r.Granted && q.Spend {
@@ -116,39 +113,41 @@ func (s *Shared) decideLocally(q Demand, err error) (ratelimiter.Result, error) 
 }
 
 // unavailable returns the error of a call that Redis has not carried out because of cause.
-func (s *Shared) unavailable(cause error) error {
+func (s *Shared) unavailable(cause error) error { return notServed("a call of "+s.Label(), cause) }
+
+// notServed returns the error of what Redis has not done because of cause.
+func notServed(what string, cause error) error {
 	if permit.IsShortage(cause) {
-		return permit.Overloaded("a call of "+s.Label(), cause)
+		return permit.Overloaded(what, cause)
 	}
-	return fmt.Errorf("%w: a call of %s: %w", ratelimiter.ErrUnavailable, s.Label(), cause)
+	return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, cause)
 }
 
 // takeLocally decides q by the local quota.
-func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (ratelimiter.Result, error) {
+func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (Outcome, error) {
 	o, key, now := &s.config.outages, s.keys[0], time.Now()
 	part := &o.quotas[hash(key)%len(o.quotas)]
 	part.mu.Lock()
 	defer part.mu.Unlock()
 	share := part.memory.Ledger(key, outage.MaxLedgers, permit.Rate{}, func(string) bool { return false })
 	if share == nil {
-		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.Label(), outage.ErrNoMemory, cause)
+		return Outcome{}, s.unavailable(fmt.Errorf("%w: %w", outage.ErrNoMemory, cause))
 	}
 	at, left, err := share.When(&o.policy, q.least(), now, since)
 	if err != nil {
-		return ratelimiter.Result{}, fmt.Errorf("%w: a call of %s: %w: %w", ratelimiter.ErrUnavailable, s.Label(), err, cause)
+		return Outcome{}, s.unavailable(fmt.Errorf("%w: %w", err, cause))
 	}
-	r := ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}
+	r := Outcome{Result: ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}}
 	switch {
 	case !r.Granted:
 		r.Wait = max(at.Sub(now), LeastWait)
 	case q.Spend:
-		n := q.N
-		if q.Taken != nil {
-			n = max(min(n, left), 1)
-			*q.Taken = n
+		r.Permits = q.N
+		if q.UpTo {
+			r.Permits = max(min(q.N, left), 1)
 		}
-		share.Take(&o.policy, n, now)
-		r.Available = max(0, left-n)
+		share.Take(&o.policy, r.Permits, now)
+		r.Available = max(0, left-r.Permits)
 	}
 	return r, nil
 }
@@ -183,10 +182,9 @@ func (s *Shared) reconcile(ctx context.Context) error {
 			var f Flight
 			x := Settlement{By: b.Runs[0].Permits}
 			f.Add(&Request{Demand: Demand{Spend: true, settlement: &x}, Setting: s.Now(), Slot: s.slot}, false)
-			if _, _, failed = s.Send(ctx, &f); failed != nil {
+			if failed = s.Make(ctx, &f); failed != nil {
 				return reply, nil, &retry.Error{Err: failed, Outcome: retry.NotExecuted}
 			}
-			s.settled(&x)
 			return reply, nil, nil
 		},
 	})

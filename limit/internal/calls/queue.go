@@ -5,6 +5,7 @@ package calls
 import (
 	"context"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -41,15 +42,15 @@ const (
 type waiter struct {
 	ctx       context.Context
 	n         int64
-	deadline  time.Time // zero for none
-	byContext bool      // it is that of ctx
-	due       time.Time // when it can be served, if it has been told
-	asked     time.Time // when the call was made that is in flight and asks for it; zero if there is none
-	overdue   bool      // the deadline has passed while it was
-	ended     bool
+	deadline  time.Time     // zero for none
+	byContext bool          // it is that of ctx
+	due       time.Time     // when it can be served, if it has been told; only that of the head is kept up to date
+	passed    bool          // it was the head, and rejected when it was due, the last time
+	asked     time.Time     // when the call was made that is in flight and asks for it; zero if there is none
+	overdue   bool          // the deadline has passed while it was
 	done      chan struct{} // closed when ended
-	mark      *Mark         // of a grant that is to be settled
-	result    ratelimiter.Result
+	ended     bool
+	outcome   Outcome
 	err       error
 }
 
@@ -57,12 +58,9 @@ type waiter struct {
 type queue struct {
 	limiter *Shared
 	waiters []*waiter
-	due     time.Time // when the head can be served, as far as is known
-	asked   time.Time // when the limiter was last asked about it
-	told    bool      // the head was told that
-	passed  bool      // it was rejected all the same, the last time
-	freed   bool      // permits were given back since the limiter was last asked
-	changed chan struct{}
+	asked   time.Time     // when the limiter was last asked about the head
+	freed   bool          // permits were given back since
+	changed chan struct{} // has an element when run has to look again
 }
 
 // queues are the queues of all keys of a limiter.
@@ -71,24 +69,21 @@ type queues struct {
 	queues map[string]*queue
 }
 
-// Busy reports whether anybody waits.
-func (qs *queues) Busy(key string) bool {
+// busy reports whether anybody waits.
+func (qs *queues) busy(key string) bool {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	return qs.queues[key] != nil
 }
 
-// again has the limiter asked for the head at once, if anybody waits.
-func (qs *queues) again(key string) {
-	qs.mu.Lock()
-	defer qs.mu.Unlock()
-	if q := qs.queues[key]; q != nil {
-		q.due = time.Now()
-		q.tellLocked()
-	}
+// Idle reports whether nobody waits, and no call of any key is in flight.
+func (c *Limiter) Idle() bool {
+	c.queues.mu.Lock()
+	defer c.queues.mu.Unlock()
+	return len(c.queues.queues) == 0 && c.lines.idle()
 }
 
-// look has the limiter asked for the head before it is due, if anybody waits.
+// look has the limiter asked for the head at once, if anybody waits.
 func (qs *queues) look(key string) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -107,88 +102,80 @@ func (q *queue) tellLocked() {
 }
 
 // WaitFor blocks until n permits may be used, it is known that they will not be in time, or ctx is done, as WaitTimeout of package
-// limit does. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) WaitFor(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
-	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (ratelimiter.Result, error) { return s.wait(ctx, n, timeout, m) })
+// limit does.
+func (s *Shared) WaitFor(ctx context.Context, n int64, timeout time.Duration) (Outcome, error) {
+	return s.config.asked(ctx, ratelimiter.OperationAcquire, n, func() (Outcome, error) { return s.wait(ctx, n, timeout) })
 }
 
-// wait is waitFor without the Hooks. The mark of the grant goes to m, unless that is nil.
-func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration, m *Mark) (ratelimiter.Result, error) {
+// wait is WaitFor without the Hooks.
+func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outcome, error) {
 	if ctx == nil {
-		return ratelimiter.Result{}, ContextError(ctx)
+		return Outcome{}, ContextError(ctx)
 	}
 	begin := time.Now()
 	left, byContext := TimeLeft(ctx, timeout)
-	qs, key := &s.config.Queues, s.slot
-	w := &waiter{ctx: ctx, n: n, byContext: byContext, mark: m, done: make(chan struct{})}
+	w := &waiter{ctx: ctx, n: n, byContext: byContext, done: make(chan struct{})}
 	if left < math.MaxInt64 {
 		w.deadline = begin.Add(left)
 	}
-	if left <= 0 || !qs.Busy(key) {
-		r, err := s.Ask(ctx, w.demand(begin))
-		if err != nil {
-			return ratelimiter.Result{}, err
+	var o Outcome
+	var err error
+	behind := left > 0 && s.config.queues.busy(s.slot)
+	if behind {
+		err = s.check(ctx, Demand{N: n})
+	} else if o, err = s.Ask(ctx, w.demand(begin)); err == nil {
+		if o.Granted {
+			return o, Sleep(ctx, o.Wait)
 		}
-		if r.Granted {
-			return r, Sleep(ctx, r.Wait)
-		}
-		rejected := max(r.Wait, LeastWait)
-		if s.Now().Reserves {
-			p, err := s.Ask(ctx, Demand{N: n}) // see lateLocked
-			if err != nil {
-				return ratelimiter.Result{}, err
-			}
-			rejected = max(rejected, p.Wait)
-		}
-		if left <= 0 || !r.Degraded && rejected > left-time.Since(begin) {
-			return ratelimiter.Result{}, TooLate(byContext)
-		}
-		w.due = begin.Add(max(r.Wait, LeastWait))
-	} else {
-		if err := ctx.Err(); err != nil {
-			return ratelimiter.Result{}, err
-		}
-		if err := (&Demand{N: n}).Check(&s.Now().Model); err != nil {
-			return ratelimiter.Result{}, err
-		}
-		if left < math.MaxInt64 {
-			r, err := s.Ask(ctx, Demand{N: n})
-			if err != nil {
-				return ratelimiter.Result{}, err
-			}
-			if !r.Granted && !r.Degraded && r.Wait > left-time.Since(begin) {
-				return ratelimiter.Result{}, TooLate(byContext)
-			}
-		}
+		o.Wait = max(o.Wait, LeastWait)
+		w.due = begin.Add(o.Wait)
 	}
-	q := qs.join(s, w)
-	qs.wait(q, w)
-	if w.err != nil || !w.result.Granted {
-		return ratelimiter.Result{}, w.err
+	if err == nil && left < math.MaxInt64 && (behind || s.Now().Reserves) { // see lateLocked
+		var p Outcome
+		p, err = s.Ask(ctx, Demand{N: n})
+		o.Wait, o.Degraded = max(o.Wait, p.Wait), o.Degraded || p.Degraded
 	}
-	return w.result, Sleep(ctx, w.result.Wait)
+	if err != nil {
+		return Outcome{}, err
+	}
+	if left <= 0 || !o.Degraded && o.Wait > left-time.Since(begin) {
+		return Outcome{}, TooLate(byContext)
+	}
+	s.config.queues.join(s, w).wait(&s.config.queues, w)
+	if w.err != nil || !w.outcome.Granted {
+		return Outcome{}, w.err
+	}
+	return w.outcome, Sleep(ctx, w.outcome.Wait)
+}
+
+// demand returns what is asked for w.
+func (w *waiter) demand(now time.Time) Demand {
+	left := BookAhead
+	if !w.deadline.IsZero() {
+		left = min(left, w.deadline.Sub(now))
+	}
+	return Demand{N: w.n, AtMost: AtMostMicros(left), Spend: true}
 }
 
 // join puts w at the end of the queue of s.
 func (qs *queues) join(s *Shared, w *waiter) *queue {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	key := s.slot
-	q := qs.queues[key]
+	q := qs.queues[s.slot]
 	if q == nil {
 		q = &queue{limiter: s, changed: make(chan struct{}, 1)}
 		if qs.queues == nil {
 			qs.queues = map[string]*queue{}
 		}
-		qs.queues[key] = q
-		go q.run(qs, key)
+		qs.queues[s.slot] = q
+		go q.run(qs)
 	}
 	q.waiters = append(q.waiters, w)
 	return q
 }
 
 // wait blocks until w is served, cannot be served in time, or leaves.
-func (qs *queues) wait(q *queue, w *waiter) {
+func (q *queue) wait(qs *queues, w *waiter) {
 	var timeout <-chan time.Time
 	if !w.deadline.IsZero() && !w.byContext {
 		t := time.NewTimer(time.Until(w.deadline))
@@ -203,8 +190,8 @@ func (qs *queues) wait(q *queue, w *waiter) {
 			// Who is due at this very instant may still be served.
 			qs.mu.Lock()
 			w.overdue = true
-			if w.asked.IsZero() && !(q.heads(w) && !q.due.After(time.Now())) {
-				q.endLocked(w, ratelimiter.Result{}, nil)
+			if !w.ended && w.asked.IsZero() && !q.dueLocked(w, time.Now()) {
+				q.endLocked(w, Outcome{}, nil)
 			}
 			qs.mu.Unlock()
 			timeout = nil
@@ -212,90 +199,68 @@ func (qs *queues) wait(q *queue, w *waiter) {
 			qs.mu.Lock()
 			err := w.ctx.Err()
 			if s := q.limiter; !w.asked.IsZero() {
-				err = s.Left(err, w.asked, s.config.Lines.failure(s.keys[0]))
+				err = s.Left(err, w.asked, s.config.lines.failure(s.keys[0]))
 			}
-			q.endLocked(w, ratelimiter.Result{}, err)
+			q.endLocked(w, Outcome{}, err)
 			qs.mu.Unlock()
 		}
 	}
 }
 
-// heads reports whether the limiter is asked for w when the head is due.
-func (q *queue) heads(w *waiter) bool {
-	for _, x := range q.waiters {
-		if x == w || x.n != w.n {
-			return x == w
-		}
-	}
-	return false
-}
-
 // endLocked ends the wait of w, unless it has ended.
-func (q *queue) endLocked(w *waiter, r ratelimiter.Result, err error) {
+func (q *queue) endLocked(w *waiter, o Outcome, err error) {
 	if w.ended {
 		return
 	}
-	w.ended, w.result, w.err = true, r, err
+	w.ended, w.outcome, w.err = true, o, err
 	close(w.done)
 	q.tellLocked()
 }
 
-// sweepLocked removes those that have ended.
-func (q *queue) sweepLocked() {
-	kept := q.waiters[:0]
-	for _, w := range q.waiters {
-		if !w.ended {
-			kept = append(kept, w)
-		}
-	}
-	clear(q.waiters[len(kept):])
-	q.waiters = kept
-}
-
 // run asks the limiter until nobody waits.
-func (q *queue) run(qs *queues, key string) {
+func (q *queue) run(qs *queues) {
 	var head *waiter
 	for {
 		qs.mu.Lock()
-		q.sweepLocked()
+		q.waiters = slices.DeleteFunc(q.waiters, func(w *waiter) bool { return w.ended })
 		if len(q.waiters) == 0 {
-			delete(qs.queues, key)
+			delete(qs.queues, q.limiter.slot)
 			qs.mu.Unlock()
 			return
 		}
 		now := time.Now()
 		if x := q.waiters[0]; x != head {
 			head = x
-			q.due, q.told, q.passed = x.due, !x.due.IsZero(), false
-			if r, _, ok := q.limiter.config.Rejected(key, x.demand(now)); ok {
-				q.due, q.told = now.Add(r.Wait), true
+			if r, _, ok := q.rejected(head.demand(now)); ok {
+				head.due = now.Add(r.Wait)
 			}
 		}
 		pause := q.pauseLocked(now)
 		var asked []*waiter
 		if pause <= 0 {
 			q.freed = false
-			due := !q.due.After(now)
-			for _, w := range q.waiters {
-				if w.n != head.n && !(q.passed && due) || len(asked) == maxRequests {
-					break
-				}
+			asked = slices.Clone(q.turnLocked(now))
+			for _, w := range asked {
 				w.asked = now
-				asked = append(asked, w)
 			}
 		}
 		qs.mu.Unlock()
-		if pause > 0 {
-			t := time.NewTimer(pause)
-			select {
-			case <-t.C:
-			case <-q.changed:
-			}
-			t.Stop()
+		if pause <= 0 {
+			q.ask(qs, asked)
 			continue
 		}
-		q.ask(qs, asked)
+		t := time.NewTimer(pause)
+		select {
+		case <-t.C:
+		case <-q.changed:
+		}
+		t.Stop()
 	}
+}
+
+// rejected is Limiter.Rejected for the key of q.
+func (q *queue) rejected(d Demand) (ratelimiter.Result, time.Time, bool) {
+	return q.limiter.config.Rejected(q.limiter.slot, d)
 }
 
 // pauseLocked returns how long it takes until the limiter is asked for the head.
@@ -303,8 +268,8 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 	if q.freed {
 		return 0
 	}
-	c, key := q.limiter.config, q.limiter.slot
-	_, sent, known := c.Rejected(key, q.waiters[0].demand(now))
+	head := q.waiters[0]
+	_, sent, known := q.rejected(head.demand(now))
 	switch {
 	case known && sent.After(q.asked):
 		q.asked = sent
@@ -312,63 +277,72 @@ func (q *queue) pauseLocked(now time.Time) time.Duration {
 		q.asked = now
 	}
 	look := q.asked.Add(LookEvery)
-	if look.Add(lookSlack).Before(q.due) {
+	if look.Add(lookSlack).Before(head.due) {
 		return look.Sub(now)
 	}
-	return q.due.Sub(now)
+	return head.due.Sub(now)
 }
 
-func (w *waiter) demand(now time.Time) Demand {
-	left := BookAhead
-	if !w.deadline.IsZero() {
-		left = min(left, w.deadline.Sub(now))
+// turnLocked returns for whom the limiter is asked when it is asked for the head.
+func (q *queue) turnLocked(now time.Time) []*waiter {
+	head, n := q.waiters[0], 1
+	all := head.passed && !head.due.After(now)
+	for n < min(len(q.waiters), maxRequests) && (all || q.waiters[n].n == head.n) {
+		n++
 	}
-	return Demand{N: w.n, AtMost: AtMostMicros(left), Spend: true, Mark: w.mark}
+	return q.waiters[:n]
+}
+
+// dueLocked reports whether the limiter is to be asked for w, which has not ended.
+func (q *queue) dueLocked(w *waiter, now time.Time) bool {
+	return !q.waiters[0].due.After(now) && slices.Contains(q.turnLocked(now), w)
 }
 
 // ask requests permits for the given waiters, head first, and wakes those that were granted or can no longer make their
 // deadline.
 func (q *queue) ask(qs *queues, asked []*waiter) {
-	s, now := q.limiter, time.Now()
+	begin := time.Now()
 	list := make([]Demand, len(asked))
 	for i, w := range asked {
-		list[i] = w.demand(now)
+		list[i] = w.demand(begin)
 	}
-	outcomes := s.BatchAll(context.WithoutCancel(asked[0].ctx), list)
+	outcomes, errs := q.limiter.BatchAll(context.WithoutCancel(asked[0].ctx), list)
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
-	begin, early := now, q.due.After(now)
-	now, q.asked = time.Now(), now
+	head, now := asked[0], time.Now()
+	early := head.due.After(begin)
+	q.asked = begin
 	for i, w := range asked {
-		r, err := outcomes[i].result, outcomes[i].Err
+		o, err := outcomes[i], errs[i]
+		rejected := max(o.Wait, LeastWait)
+		due := begin.Add(rejected)
 		w.asked = time.Time{}
 		switch {
 		case early && permit.WasNotServed(err):
 			continue // it could not be told that it need not wait; nobody has asked for its permits yet
-		case err != nil || r.Granted:
-			q.endLocked(w, r, err)
+		case err != nil || o.Granted:
+			q.endLocked(w, o, err)
 			continue
-		case early && i == 0:
+		case w == head && early:
 			// What it was told remains the instant at which it is known whether others have taken its permits.
-			if due := begin.Add(max(r.Wait, LeastWait)); due.Before(q.due) {
-				q.due = due
+			if due.Before(head.due) {
+				head.due = due
 			}
-		case i == 0:
-			q.due = begin.Add(max(r.Wait, LeastWait))
+		case w == head:
 			// Less than that is a timer that was early.
-			q.passed = q.told && !q.passed && r.Wait > LeastWait
-			q.told = true
+			head.passed = !head.due.IsZero() && !head.passed && o.Wait > LeastWait
+			head.due = due
 		}
-		if !r.Degraded { // Redis may be back in time
-			q.lateLocked(w, max(r.Wait, LeastWait), now)
+		if !o.Degraded { // Redis may be back in time
+			q.lateLocked(w, rejected, now)
 		}
 	}
 	for _, w := range q.waiters {
 		if w.overdue {
-			q.endLocked(w, ratelimiter.Result{}, nil)
+			q.endLocked(w, Outcome{}, nil)
 		}
-		if r, _, ok := s.config.Rejected(s.slot, w.demand(now)); ok {
+		if r, _, ok := q.rejected(w.demand(now)); ok {
 			q.lateLocked(w, max(r.Wait, LeastWait), now)
 		}
 	}
@@ -379,16 +353,15 @@ func (q *queue) lateLocked(w *waiter, rejected time.Duration, now time.Time) {
 	if w.deadline.IsZero() {
 		return
 	}
-	c := q.limiter.config
-	if c.Now().Reserves {
+	if q.limiter.config.Now().Reserves {
 		// Its wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 		// granted at once.
-		if r, _, ok := c.Rejected(q.limiter.slot, Demand{N: w.n, Spend: true}); ok {
+		if r, _, ok := q.rejected(Demand{N: w.n, Spend: true}); ok {
 			rejected = max(rejected, r.Wait)
 		}
 	}
 	if left := w.deadline.Sub(now); rejected > left || w.overdue {
-		q.endLocked(w, ratelimiter.Result{}, TooLate(w.byContext))
+		q.endLocked(w, Outcome{}, TooLate(w.byContext))
 	}
 }
 

@@ -5,7 +5,9 @@ package calls
 import (
 	"cmp"
 	"context"
+	"embed"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -14,168 +16,119 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-// A call is the call of a script for a flight, with all its attempts.
-type call struct {
-	*Shared
-	flight *Flight
-	id     string
-	since  int64 // see first and unknown
-	tries  retry.Attempts
-	last   error // of the last attempt
-}
-
-func (s *Shared) newCall(f *Flight) call {
-	x := call{Shared: s, flight: f, since: First, tries: retry.Attempts{Begin: time.Now()}}
-	if f.spends() {
-		x.id = s.config.IDs.id(s.config.WithoutReplay)
-	}
-	f.begun = x.tries.Begin
-	if change := f.settlement(); change != nil && change.id != "" {
-		x.id, f.begun, x.since, x.tries.Replay = change.id, change.begun, Unknown, true
-	}
-	return x
-}
-
-// Send makes the call of f, again if need be, and returns the reply and when the attempt began to which it is
-// the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no attempt has led to one. ctx must not end: see lines.
-func (s *Shared) Send(ctx context.Context, f *Flight) (reply []any, sent time.Time, err error) {
-	x := s.newCall(f)
+// send makes the call of f, again if need be, and returns the reply. It returns an error that wraps ratelimiter.ErrUnavailable if no
+// attempt has led to one. ctx must not end: see Request.
+func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
+	s.begin(f)
 	n, keys := f.setting(), s.redisKeys(f.setting())
-	for script, requests := n.Script, requests(f); ; {
-		if err := x.ready(); err != nil {
-			return nil, sent, err
+	for requests := requests(f); ; {
+		if err := s.ready(f); err != nil {
+			return reply{}, err
 		}
-		f.id = x.id
-		cmd, err := s.config.Command(n, keys, requests, x.id, x.since)
+		cmd, err := s.config.Command(n, keys, requests, f.id, f.since)
 		if err != nil {
-			return nil, sent, err
+			return reply{}, err
 		}
 		to := s.config.rdb
-		if x.tries.Replay {
+		if f.tries.Replay {
 			to = dispatch.Alone(to)
 		}
 		var answer any
-		sent = time.Now()
+		sent := time.Now()
 		failure := s.attempt(ctx, func() (err error) {
-			answer, err = script.Once(ctx, to, cmd)
-			s.config.called(script.Name, f.Requests, sent, err)
+			answer, err = n.Script.Once(ctx, to, cmd)
+			s.config.called(n.Script.Name, f.Requests, sent, err)
 			return err
 		})
 		if failure != nil {
-			if err := x.failed(failure); err != nil {
-				return nil, sent, err
+			if err := s.failed(f, failure); err != nil {
+				return reply{}, err
 			}
 			continue
 		}
-		again, err := x.refused(answer)
+		again, err := s.refused(f, answer)
 		if err != nil {
-			return nil, sent, err
+			return reply{}, err
 		}
 		if !again {
-			reply, err = s.Read(answer)
-			return reply, sent, err
+			return s.read(answer, sent)
 		}
+	}
+}
+
+// begin gives f its id, which is that of an earlier call if it is a settlement which that may have made.
+func (s *Shared) begin(f *Flight) {
+	now := time.Now()
+	f.begun, f.since, f.tries = now, First, retry.Attempts{Begin: now}
+	if f.spends() {
+		f.id = s.config.IDs.id(s.config.WithoutReplay)
+	}
+	if x := f.settlement(); x != nil && x.id != "" {
+		f.id, f.begun, f.since, f.tries.Replay = x.id, x.begun, Unknown, true
 	}
 }
 
 // ready returns why no attempt can be made, if there is a reason.
-func (x *call) ready() error {
-	if change := x.flight.settlement(); change != nil && forgotten(change.id) {
-		return x.lost()
+func (s *Shared) ready(f *Flight) error {
+	if x := f.settlement(); x != nil && forgotten(x.id) {
+		return s.lost()
 	}
-	if _, down := x.health().Outage(); down != nil {
-		return x.unavailable(cmp.Or(x.last, down))
+	if _, down := s.health().Outage(); down != nil {
+		return s.unavailable(cmp.Or(f.last, down))
 	}
 	return nil
 }
 
 // failed takes in the error of an attempt. It returns that of the call, or pauses and returns nil if there is to be another
 // attempt.
-func (x *call) failed(failure *retry.Error) error {
+func (s *Shared) failed(f *Flight, failure *retry.Error) error {
 	err := failure.Err
-	if change := x.flight.settlement(); change != nil && dispatch.Classify(err) == retry.Unknown {
-		change.id, change.begun = x.id, x.flight.begun // it may be settled again only as the same call
+	if x := f.settlement(); x != nil && dispatch.Classify(err) == retry.Unknown {
+		x.id, x.begun = f.id, f.begun // it may be settled again only as the same call
 	}
-	x.last = err
-	x.config.Lines.failing(x.keys[0], err)
-	again := x.tries.Failed(failure) && !failure.Final
+	f.last = err
+	s.config.lines.failing(s.keys[0], err)
+	again := f.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
-		return fmt.Errorf("limit: a call of %s: %w", x.Label(), failure.Err)
+		return fmt.Errorf("limit: a call of %s: %w", s.Label(), err)
 	}
-	x.health().Await(nil, nil)
-	if !again || x.tries.Replay && forgotten(x.id) || x.flight.abandoned() {
-		if failure.Local {
-			err = failure.Err // which says what to do about it
-		}
-		return x.unavailable(err)
+	s.health().Await(nil, nil)
+	if !again || f.tries.Replay && forgotten(f.id) || f.abandoned() {
+		return s.unavailable(err)
 	}
-	if x.tries.Replay && x.flight.spends() && x.since == First {
-		x.since = Unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
+	if f.tries.Replay && f.spends() && f.since == First {
+		f.since = Unknown // without a pause, since it takes nothing: what it was granted may soon be forgotten
 	} else {
-		x.tries.Pause(nil, nil)
+		f.tries.Pause(nil, nil)
 	}
 	return nil
 }
 
 // refused reports whether the script did not decide, in a way that allows another attempt, which it prepares.
-func (x *call) refused(answer any) (again bool, err error) {
-	c := x.config
+func (s *Shared) refused(f *Flight, answer any) (again bool, err error) {
+	c := s.config
 	if now, ok := refused(answer, notDated); ok {
-		if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, x.Label())
+		if !f.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
+			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, s.Label())
 		}
-		x.flight.setting().redate(now)
+		f.setting().redate(now)
 		return true, nil
 	}
 	now, ok := refused(answer, undecided)
-	if !ok || x.since > Unknown {
+	if !ok || f.since > Unknown {
 		return false, nil
 	}
-	if x.since == Unknown {
-		x.since = now - elapsed(x.flight.begun)
+	if f.since == Unknown {
+		f.since = now - elapsed(f.begun)
 		return true, nil
 	}
 	// No earlier attempt of it can have run. So another process has the same ids.
-	if !x.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, x.Label())
+	if !f.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
+		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, s.Label())
 	}
-	c.IDs.anew(x.id)
-	x.id = c.IDs.id(c.WithoutReplay)
+	c.IDs.anew(f.id)
+	f.id = c.IDs.id(c.WithoutReplay)
 	return true, nil
-}
-
-// untilDone makes attempts at what may be done twice, until one succeeds. Errors say what it is for.
-func (s *Shared) untilDone(ctx context.Context, what string, attempt func() error) error {
-	tries := retry.Attempts{Begin: time.Now()}
-	var last error // of the last attempt
-	for {
-		if err := ctx.Err(); err != nil {
-			return s.Left(err, tries.Begin, last)
-		}
-		if _, down := s.health().Outage(); down != nil {
-			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, cmp.Or(last, down))
-		}
-		failure := s.attempt(ctx, attempt)
-		if failure == nil {
-			return nil
-		}
-		if ctx.Err() != nil {
-			continue
-		}
-		err := failure.Err
-		if failure.Outcome == retry.Executed {
-			return fmt.Errorf("limit: %s: %w", what, failure.Err)
-		}
-		s.health().Await(ctx.Done(), nil)
-		if !tries.Failed(failure) || failure.Final {
-			if permit.IsShortage(failure) {
-				return permit.Overloaded(what, failure.Err)
-			}
-			return fmt.Errorf("%w: %s: %w", ratelimiter.ErrUnavailable, what, err)
-		}
-		last = err
-		tries.Pause(ctx.Done(), nil)
-	}
 }
 
 // Left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
@@ -204,4 +157,92 @@ func refused(reply any, why int64) (now int64, ok bool) {
 // says more: the first may stand still while the machine sleeps, and the second may be set.
 func elapsed(begin time.Time) int64 {
 	return max(time.Since(begin), time.Now().Round(0).Sub(begin.Round(0))).Microseconds() + 1
+}
+
+// Load returns the script scripts/NAME.lua, which takes that many keys and arguments. The last two arguments are left out
+// of most calls: see config.command.
+func Load(files embed.FS, name string, keys, args int) *dispatch.Script {
+	s := dispatch.Load(files, name, keys, args)
+	s.OptionalArgs(2)
+	s.Clock = func(reply []any) (time.Time, bool) {
+		if len(reply) < 3 {
+			return time.Time{}, false
+		}
+		now, ok := reply[0].(int64)
+		return time.UnixMicro(now), ok
+	}
+	return s
+}
+
+// What a script is told of when its call was first sent, other than an instant before that.
+const (
+	First   = -1 // it is sent for the first time
+	Unknown = 0  // no instant before it was first sent is known by the clock of Redis
+)
+
+// Command returns the call of a script, whose arguments are the requests, the id, the parameters of the algorithm, and if
+// there is anything to say about either, an instant before the call was first sent, and now.
+func (c *Limiter) Command(n *Setting, keys []string, requests, id string, since int64) ([]any, error) {
+	s, more, parameters := n.Script, 0, n.Parameters
+	if now := n.redated.Load(); now != nil {
+		parameters = *now
+	}
+	if since != First || c.Clock != nil {
+		more = 2
+	}
+	cmd := s.Begin(2 + len(parameters) + more)
+	for _, k := range keys {
+		cmd = append(cmd, k)
+	}
+	cmd = append(append(cmd, requests, id), parameters...)
+	if more == 0 {
+		return s.Complete(cmd)
+	}
+	var before, now any = "", ""
+	if since != First {
+		before = since
+	}
+	if c.Clock != nil {
+		now = c.Clock().UnixMicro()
+	}
+	return s.Complete(append(cmd, before, now))
+}
+
+// redate makes the parameters those of an instant by the clock of Redis, if they change with the time.
+func (n *Setting) redate(now int64) {
+	if n.ParametersAt != nil {
+		parameters := n.ParametersAt(now)
+		n.redated.Store(&parameters)
+	}
+}
+
+// requests returns the first argument of the script for the requests of f.
+func requests(f *Flight) string {
+	reserves := f.setting().Reserves
+	if x := f.settlement(); x != nil {
+		return x.String()
+	}
+	if f.single() && !reserves {
+		return strconv.FormatInt(f.Runs[0].N, 10)
+	}
+	text := make([]byte, 0, 16*len(f.Runs))
+	for i := range f.Runs {
+		r := &f.Runs[i]
+		if i > 0 {
+			text = append(text, ' ')
+		}
+		n, count := r.N, 0
+		if r.Spend {
+			count = len(r.Calls)
+		}
+		if r.UpTo { // as many calls for one
+			n, count = 1, int(r.N)
+		}
+		text = strconv.AppendInt(text, n, 10)
+		text = strconv.AppendInt(append(text, ':'), int64(count), 10)
+		if reserves {
+			text = strconv.AppendInt(append(text, ':'), r.AtMost, 10)
+		}
+	}
+	return string(text)
 }
