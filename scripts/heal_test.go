@@ -60,6 +60,10 @@ var healRows = []row{
 
 	{"heal", "ahead of the clock", state{hash: hash(), value: "6", members: []member{{500, java(4)}}}, healed("mark"), "0", "0 marked 4 done",
 		&state{hash: hash(), value: "6", members: []member{{500, marked(0, 4, "\x00va")}}}},
+	{"heal", "where a mark of this instant is the same, another place does", state{hash: hash(), value: "2", members: []member{{400, marked(0, 4, "\x00va")}, {500, java(4)}}},
+		healed("mark"), "0", "0 marked 4 done", &state{hash: hash(), value: "2", members: []member{{400, marked(0, 4, "\x00va")}, {500, marked(0, 4, "Yva")}}}},
+	{"heal", "a mark of an instant that is yet to come, whose permits are not new", state{hash: hash(), value: "6", members: []member{{500, marked(200, 4, "\x00va")}}},
+		healed("mark"), "0", "0 done", &state{hash: hash(), value: "6", members: []member{{500, marked(0, 4, "\x00va")}}}},
 	{"heal", "ahead of a clock that is not everybody's", state{hash: hash(), value: "6", members: []member{{500, java(4)}}}, healed(""), "0", "0 done", nil},
 	{"heal", "an interval later a mark is spent, and one permit was lost", state{hash: hash(), value: "5", members: []member{{500, marked(-1000, 2, "\x00va")}, {800, marked(-900, 2, "\x00va")}}},
 		healed("mark"), "0", "0 lost 1 done",
@@ -79,6 +83,9 @@ var healRows = []row{
 		healed(""), "0", "0 done",
 		&state{hash: hash("coolDown", at(5000)), value: "0", members: []member{
 			{4000, block(0, 6, true, le32(instant % (1 << 32))[:3])}, {4000, block(-400, 4, true, "\x00\x00\x00")}}}},
+	{"heal", "and is free if it has expired by then", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{-1000, java(4)}, {4000, block(0, 6, true, "\x00\x00\x00")}}},
+		healed(""), "0", "0 done", &state{hash: hash("coolDown", at(5000)), value: "0", members: []member{
+			{4000, block(0, 6, true, "\x00\x00\x00")}, {4000, block(0, 4, true, le32(instant % (1 << 32))[:3])}}}},
 	{"heal", "a mark joins a cool-down with the instant at which it was first seen", state{hash: hash("coolDown", at(5000)), value: "0",
 		members: []member{{500, marked(-300, 4, "\x00va")}, {4000, block(0, 6, true, "\x00\x00\x00")}}}, healed(""), "0", "0 done",
 		&state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, block(0, 6, true, "\x00\x00\x00")}, {4000, block(-300, 4, true, "\x00\x00\x00")}}}},
