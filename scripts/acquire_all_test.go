@@ -2,7 +2,10 @@
 
 package scripts
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 // lists returns the arguments of acquire_all for a request of one limiter: 1 if it may have run before, the least TTL of a client,
 // and the permits of its member.
@@ -18,6 +21,8 @@ func TestAcquireAllOfOneLimiter(t *testing.T) {
 		{"acquire_all", "a type that is none", state{hash: hash("type", "7"), value: "10"}, lists(0, 0, 1), "0 1 0", "2 1 -1", nil},
 		{"acquire_all", "in a cool-down", state{hash: hash("coolDown", at(1)), value: "10"}, lists(0, 0, 1), "0 1 0", "0 1", nil},
 		{"acquire_all", "at its end", state{hash: hash("coolDown", at(0)), value: "10"}, lists(0, 0, 1), "0 1 0", "0", &state{hash: hash("coolDown", at(0)), value: "9", members: []member{{0, own(0, 1)}}}},
+		{"acquire_all", "the TTL of the hash", state{hash: hash(), value: "10", ttls: [4]time.Duration{20 * time.Minute}}, lists(0, 0, 1), "0 1 0", "0",
+			&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}, ttls: [4]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
 		{"acquire_all", "sent again without our knowing", with("9", member{-10, own(0, 1)}), lists(0, 0, 1), "0 1 0", "0", nil},
 		{"acquire_all", "the same, and too little is left", with("0", member{-20, java(9)}, member{-10, own(0, 1)}), lists(0, 0, 1), "0 1 0", "0", nil},
 		{"acquire_all", "sent again, and too little is left", with("0", member{-20, java(9)}, member{-10, own(0, 1)}), lists(1, 0, 1), "0 1 0", "0", nil},

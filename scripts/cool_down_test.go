@@ -85,6 +85,7 @@ func TestCoolDownOfALargeSet(t *testing.T) {
 			then("600", 100, "0", append(slices.Clip(later), early(0, 87), early(-950, 2))...)},
 		{"cool_down", "and permits are owed", set("513", "-3", slices.Concat(some, later)...), []any{100, 0, now, 21, 0}, "0", soon,
 			then("513", 100, "-3", append(slices.Clip(later), early(0, 3), early(-950, 2))...)},
+		{"cool_down", "512 are added up, whatever is left", set("600", "1", each(512, -700, ofJava)...), cools, "0", reply, then("600", 5000, "0", all(0, 88), all(-700, 512))},
 		{"cool_down", "513 expire before its end", set("600", "87", each(513, -700, ofJava)...), cools, "0", reply, then("600", 5000, "0", all(0, 87), all(-696, 513))},
 		{"cool_down", "none was free", set("513", "0", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "0", all(-696, 513))},
 		{"cool_down", "the newest hold what each has more than one", set("1000", "74", append(each(413, -700, twice), each(100, -100, ofAjav)...)...), cools, "0", reply,

@@ -155,6 +155,10 @@ var healRows = []row{
 	{"release", "behind as many as it gives back, too", state{hash: hash(), value: "3", members: []member{{-300, java(4)},
 		{-200, block(-700, 2, false, "\x00\x00\x00")}}}, []any{1, 0, now}, "0", "0 0 4",
 		&state{hash: hash(), value: "4", members: []member{{-300, java(3)}, {-200, block(-700, 2, false, "\x00\x00\x00")}}}},
+	{"release", "more than is in use beside blocks, which a further call finds out", state{hash: hash("rate", "3", "coolDown", at(-100), "reopenUntil", at(5000)), value: "0", members: []member{
+		{-50, own(0, 1)}, {900, block(0, 1, false, "\x00\x00\x00")}, {1900, block(0, 1, false, "\x01\x00\x00")}}}, []any{3, 0, now}, "0", "0 2 1",
+		&state{hash: hash("rate", "3", "coolDown", at(-100), "reopenUntil", at(5000)), value: "1", members: []member{
+			{900, block(0, 1, false, "\x00\x00\x00")}, {1900, block(0, 1, false, "\x01\x00\x00")}}}},
 	{"release", "blocks only", state{hash: hash(), value: "6", members: []member{{-100, block(-700, 4, false, "\x00\x00\x00")}}}, []any{2, 0, now}, "0", "0 0 6", nil},
 	{"release", "more than is in use, and what was lost", state{hash: hash(), value: "3", members: lettered(1)}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash(), value: "10"}},
 	{"release", "a value that is lost is that of 512 members", state{hash: hash(), members: each(512, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 0",

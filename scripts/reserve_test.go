@@ -120,6 +120,9 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 		}
 		rows = append(rows, row{"reserve", c.name, set(c.before), c.args, "0", "0 " + c.reply, &after})
 	}
+	one := set(entry("me", 1000, 0))
+	one.value, one.members = "-1", append(one.members, member{0, own(0, 1)})
+	rows = append(rows, row{"reserve", "a single permit", set(""), []any{1, own(0, 0), 0, "", now, 0, "me", 0}, "0", "0 1 10 1000 1 900 1", &one})
 	check(t, rows)
 }
 
