@@ -59,9 +59,53 @@ func TestCoolDownThatFollowsAnother(t *testing.T) {
 		{"cool_down", "a longer one stays, and the keys outlive that", state{hash: hash("rate", "1", "coolDown", at(3_600_000)), value: "0", members: long, ttls: [4]time.Duration{10 * time.Minute}},
 			[]any{1000, 0, now, 21, 0}, "0", "0 " + at(3_600_000) + " now", &state{hash: hash("rate", "1", "coolDown", at(3_600_000)), value: "0", members: long,
 				ttls: [4]time.Duration{61 * time.Minute, 61 * time.Minute, 61 * time.Minute}}},
+		{"cool_down", "a longer one stays, of a client whose keys live forever", state{hash: hash("rate", "1", "type", "1", "coolDown", at(3_600_000)), value: "0", members: long, ttls: [4]time.Duration{0, time.Hour, time.Hour}},
+			[]any{1000, 0, now, 21, 0}, "1", "0 " + at(3_600_000) + " now", &state{hash: hash("rate", "1", "type", "1", "coolDown", at(3_600_000)), value: "0", members: long}},
 		{"cool_down", "the keys outlive it by an interval", state{hash: hash("rate", "1"), value: "1", ttls: [4]time.Duration{10 * time.Minute}},
 			[]any{3_600_000, 0, now, 21, 0}, "0", "0 " + at(3_600_000) + " now", &state{hash: hash("rate", "1", "coolDown", at(3_600_000)), value: "0", members: long,
 				ttls: [4]time.Duration{61 * time.Minute, 61 * time.Minute, 61 * time.Minute}}},
+	})
+}
+
+// TestReopening checks when which permits are back that a cool-down gives back one after another: those that were free first, then
+// the oldest, in 64 steps at most, of which some have one permit more than others.
+func TestReopening(t *testing.T) {
+	set := func(rate, value string, members ...member) state {
+		return state{hash: hash("rate", rate), value: value, members: members}
+	}
+	then := func(rate string, over int64, members []member) *state {
+		return &state{hash: hash("rate", rate, "coolDown", at(300), "reopenUntil", at(300+over)), value: "0", members: members}
+	}
+	var each, long20, large []member
+	stamp := le32((instant + 300) % (1 << 16))[:2]
+	for i, t := range []int64{0, 0, -900, -900, -900} {
+		n := int64(i % 2) // the number among those that are alike
+		if t != 0 {
+			n = int64(i - 2)
+		}
+		score := -700 + 20*int64(i)
+		each = append(each, member{score, block(t, 1, false, string([]byte{byte(n)})+stamp)})
+		if t != 0 {
+			t = instant + t + n<<42
+		} else {
+			t = (instant + 300 + n) % (1 << 32)
+		}
+		long20 = append(long20, member{score, long("~c"+six(t), 1)})
+	}
+	twos, threes := 0, 0
+	for i := range int64(64) {
+		n, k := int64(2), &twos
+		if i%32 == 31 {
+			n, k = 3, &threes
+		}
+		large = append(large, member{-700 + 10*i, block(0, n, false, string([]byte{byte(*k)})+stamp)})
+		*k++
+	}
+	reply := "0 " + at(300) + " now"
+	check(t, []row{
+		{"cool_down", "one by one", set("5", "2", member{-900, own(0, 3)}), []any{300, 100, now, 21, 0}, "0", reply, then("5", 100, each)},
+		{"cool_down", "of 20 bytes", set("5", "2", member{-900, own(0, 3)}), []any{300, 100, now, 20, 0}, "0", reply, then("5", 100, long20)},
+		{"cool_down", "64 steps", set("130", "130"), []any{300, 640, now, 21, 0}, "0", reply, then("130", 640, large)},
 	})
 }
 
@@ -83,8 +127,8 @@ func TestCoolDownOfALargeSet(t *testing.T) {
 	check(t, []row{
 		{"cool_down", "some expire before its end", set("600", "84", slices.Concat(some, later)...), []any{100, 0, now, 21, 0}, "0", soon,
 			then("600", 100, "0", append(slices.Clip(later), early(0, 87), early(-950, 2))...)},
-		{"cool_down", "and permits are owed", set("513", "-3", slices.Concat(some, later)...), []any{100, 0, now, 21, 0}, "0", soon,
-			then("513", 100, "-3", append(slices.Clip(later), early(0, 3), early(-950, 2))...)},
+		{"cool_down", "one does, and permits are owed", set("513", "-3", append(slices.Clip(later), some[0], member{-800, java(3)})...), []any{100, 0, now, 21, 0}, "0", soon,
+			then("513", 100, "-3", append(slices.Clip(later), early(-950, 2), member{-800, java(3)})...)},
 		{"cool_down", "512 are added up, whatever is left", set("600", "1", each(512, -700, ofJava)...), cools, "0", reply, then("600", 5000, "0", all(0, 88), all(-700, 512))},
 		{"cool_down", "513 expire before its end", set("600", "87", each(513, -700, ofJava)...), cools, "0", reply, then("600", 5000, "0", all(0, 87), all(-696, 513))},
 		{"cool_down", "none was free", set("513", "0", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "0", all(-696, 513))},
@@ -115,6 +159,7 @@ func TestLiftCoolDown(t *testing.T) {
 			then("6", member{-300, lifted(taken)})},
 		{"lift_cool_down", "of 20 bytes", set("0", member{4000, long("~c"+six(instant-300), 4)}, member{4500, long("~c"+six(7), 6)}), []any{now}, "0", "0 1",
 			then("6", member{-300, long("~l"+six(instant-300), 4)})},
+		{"lift_cool_down", "what joined it", set("0", member{4000, joined(0, 6, 0)}, member{4000, long("~c\x80"+six(7)[1:], 4)}), []any{now}, "0", "0 1", then("10")},
 		{"lift_cool_down", "what would have expired", set("0", member{4000, old}), []any{now}, "0", "0 1", then("4")},
 		{"lift_cool_down", "no more than the rate", set("8", member{4000, block(0, 6, false, "abc")}), []any{now}, "0", "0 1", then("10")},
 		{"lift_cool_down", "equal blocks have their instants apart", set("0", member{4000, ahead}), []any{now}, "0", "0 1", then("0", member{0, lifted(ahead)})},

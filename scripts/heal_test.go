@@ -137,6 +137,8 @@ var healRows = []row{
 		"0 done", &state{hash: hash(), value: "-290", members: each(300, -500, ofJava)}},
 	{"heal", "it does 192 things a call", state{hash: hash(), value: "-190", members: each(200, 1, spentMark)}, healed("check"), "0", "0 next 192 0 0",
 		&state{hash: hash(), value: "2", members: each(8, 1, spentMark)}},
+	{"heal", "even of a value that is none, to which it adds nothing", state{hash: hash(), value: "x", members: each(200, 1, spentMark)}, healed("check"), "0", "0 next 192 0 0",
+		&state{hash: hash(), value: "x", members: each(8, 1, spentMark)}},
 	{"heal", "it looks at a page ahead of the clock", state{hash: hash(), value: "-290", members: each(300, 1, freshMark)}, paged("", 256), "0", "0 next 0 256 0", nil},
 	{"heal", "256 join a cool-down in a call", state{hash: hash("coolDown", at(5000)), value: "-290", members: each(300, -400, ofJava)}, healed(""), "0",
 		"0 next 0 0 0", &state{hash: hash("coolDown", at(5000)), value: "-290", members: append(each(300, -400, ofJava)[256:],

@@ -90,6 +90,9 @@ var setRateRows = []row{
 	{"set_rate", "beside what was parked before", state{hash: hash("rate", "9"), value: "0", parked: parkedAs(-200, 4), members: []member{{-200, parkedAs(0, 4)[21:]}, {-100, java(5)}}},
 		sets(1000, 0, "0", "keep", 0), "13", "1 0 0", &state{hash: rated("13"), value: "0",
 			members: []member{{-200, parkedAs(0, 4)[21:]}, {-200, "\x10~p~" + le32(4) + own(0, 4)[8:16] + "y" + le32(4)}, {-100, java(5)}}}},
+	{"set_rate", "which stays where it is", state{hash: hash("rate", "9"), value: "0", parked: parkedAs(-200, 4), members: []member{{-300, parkedAs(0, 4)[21:]}, {-100, java(5)}}},
+		sets(1000, 0, "0", "keep", 0), "13", "1 0 0", &state{hash: rated("13"), value: "0",
+			members: []member{{-300, parkedAs(0, 4)[21:]}, {-200, "\x10~p~" + le32(4) + own(0, 4)[8:16] + "y" + le32(4)}, {-100, java(5)}}}},
 	{"set_rate", "and not at the same rate", state{hash: hash("rate", "5"), value: "0", parked: parkedAs(-200, 4), members: []member{{-200, own(0, 2)}, {-100, java(3)}}},
 		sets(1000, 0, "0", "keep", 0), "5", "1 0 0", &state{hash: rated("5"), value: "0", parked: parkedAs(-200, 4), members: []member{{-200, own(0, 2)}, {-100, java(3)}}}},
 
