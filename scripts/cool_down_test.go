@@ -53,6 +53,9 @@ func TestCoolDownThatFollowsAnother(t *testing.T) {
 	check(t, []row{
 		{"cool_down", "of the same end, that re-opens", state{hash: hash("rate", "1", "coolDown", at(1000)), value: "0", members: one}, []any{1000, 500, now, 21, 0}, "0",
 			"0 " + at(1000) + " now", &state{hash: hash("rate", "1", "coolDown", at(1000), "reopenUntil", at(1500)), value: "0", members: one}},
+		{"cool_down", "one in force is replaced, with its re-opening", state{hash: hash("rate", "2", "coolDown", at(100), "reopenUntil", at(5000)), value: "0",
+			members: []member{{-900, block(0, 1, false, "abc")}, {4000, block(-200, 1, false, "abc")}}}, []any{300, 0, now, 21, 0}, "0", "0 " + at(300) + " now",
+			&state{hash: hash("rate", "2", "coolDown", at(300)), value: "0", members: []member{{-700, block(0, 1, false, stamp(300))}, {-200, "\x10~l~" + block(-200, 1, false, stamp(300))[4:]}}}},
 		{"cool_down", "one that re-opens still goes on doing so", state{hash: hash("rate", "3", "coolDown", at(-5), "reopenUntil", at(900)), value: "1", members: []member{opens, void}},
 			[]any{300, 0, now, 21, 0}, "0", "0 " + at(300) + " now", &state{hash: hash("rate", "3", "coolDown", at(300), "reopenUntil", at(900)), value: "0",
 				members: []member{{-700, block(0, 2, false, stamp(300))}, opens}}},
@@ -134,6 +137,8 @@ func TestCoolDownOfALargeSet(t *testing.T) {
 		{"cool_down", "none was free", set("513", "0", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "0", all(-696, 513))},
 		{"cool_down", "the newest hold what each has more than one", set("1000", "74", append(each(413, -700, twice), each(100, -100, ofAjav)...)...), cools, "0", reply,
 			then("1000", 5000, "0", all(0, 74), all(-696, 413), all(-94, 513))},
+		{"cool_down", "the newest is one by itself", set("600", "87", append(each(512, -700, ofJava), member{-100, ofAjav(0)})...), cools, "0", reply,
+			then("600", 5000, "0", all(0, 87), all(-696, 512), all(-94, 1))},
 		{"cool_down", "what has expired is free", set("700", "88", append(each(512, -700, ofJava), each(100, -1000, ofAjav)...)...), cools, "0", reply,
 			then("700", 5000, "0", all(0, 188), all(-696, 512))},
 		{"cool_down", "more is owed than that", set("513", "-7", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "-7", all(-696, 520))},

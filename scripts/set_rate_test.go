@@ -121,6 +121,8 @@ var setRateRows = []row{
 
 	{"set_rate", "in a cool-down all becomes a block", state{hash: hash("coolDown", at(5000)), value: "6", members: []member{{-100, java(4)}}},
 		sets(1000, 0, "0", "", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(5000)), value: "0", members: []member{{4000, joined(0, 12, 0)}}}},
+	{"set_rate", "at its end nothing does", state{hash: hash("coolDown", at(0)), value: "0", members: []member{{-1000, block(0, 10, false, "\x00\x00\x00")}}},
+		sets(1000, 0, "0", "", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(0))}},
 	{"set_rate", "and what the rate has more", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, joined(-100, 4, 0)}, {4000, joined(0, 6, 7)}}},
 		sets(1000, 0, "0", "keep", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(5000)), value: "0",
 			members: []member{{4000, joined(-100, 4, 0)}, {4000, joined(0, 6, 7)}, {4000, joined(0, 2, 0)}}}},
