@@ -123,6 +123,8 @@ var setRateRows = []row{
 		sets(1000, 0, "0", "", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(5000)), value: "0", members: []member{{4000, joined(0, 12, 0)}}}},
 	{"set_rate", "at its end nothing does", state{hash: hash("coolDown", at(0)), value: "0", members: []member{{-1000, block(0, 10, false, "\x00\x00\x00")}}},
 		sets(1000, 0, "0", "", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(0))}},
+	{"set_rate", "and what has expired goes", state{hash: hash("coolDown", at(0)), value: "5", members: []member{{-1000, java(3)}, {-500, java(2)}}},
+		sets(1000, 0, "0", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "coolDown", at(0)), value: "8", members: []member{{-500, java(2)}}}},
 	{"set_rate", "and what the rate has more", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, joined(-100, 4, 0)}, {4000, joined(0, 6, 7)}}},
 		sets(1000, 0, "0", "keep", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(5000)), value: "0",
 			members: []member{{4000, joined(-100, 4, 0)}, {4000, joined(0, 6, 7)}, {4000, joined(0, 2, 0)}}}},
