@@ -81,6 +81,11 @@ var restRows = []row{
 	{"acquire_rest", "10. each permit takes a gap", state{hash: hash("minGap", "100"), value: "8", members: []member{{-50, java(2)}}},
 		asked(1, 1, ""), "0", "0 now granted 0 wait 150 available 8 rate 10 interval 1000 minGap 100", nil},
 
+	{"acquire_rest", "10. of the newest grant", state{hash: hash("minGap", "100"), value: "6", members: []member{{-150, java(3)}, {-50, m21("ab", 'a', 0, 1)}}},
+		asked(1, 1, ""), "0", "0 now granted 0 wait 50 available 6 rate 10 interval 1000 minGap 100", nil},
+	{"acquire_rest", "10. no score ahead of the clock is one, and no block", state{hash: hash("minGap", "100", "coolDown", at(-5), "reopenUntil", at(5000)), value: "6",
+		members: []member{{-50, block(-50, 2, false, "\x00\x00\x00")}, {1, java(2)}}}, asked(1, 1, "dry"), "0", "0 now granted 1 available 6 rate 10 interval 1000 minGap 100", nil},
+
 	{"acquire_rest", "11. as much as is granted", state{hash: hash(), value: "0", members: []member{{-1050, m21("ab", 'a', 0, 4)}, {-300, java(6)}}},
 		waits(1, "", fmt.Sprint("120 1 ", tagAB, " 0 0")), "0", "0 now granted 1 rate 10 interval 1000",
 		&state{hash: hash(), value: "0", members: []member{{-1050, m21("ab", 'a', 0, 3)}, {-300, java(6)}, {0, own(0, 1)}}}},

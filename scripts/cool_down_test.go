@@ -137,6 +137,7 @@ func TestCoolDownOfALargeSet(t *testing.T) {
 		{"cool_down", "none was free", set("513", "0", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "0", all(-696, 513))},
 		{"cool_down", "the newest hold what each has more than one", set("1000", "74", append(each(413, -700, twice), each(100, -100, ofAjav)...)...), cools, "0", reply,
 			then("1000", 5000, "0", all(0, 74), all(-696, 413), all(-94, 513))},
+		{"cool_down", "the value is lost", set("513", "", each(513, -700, ofJava)...), cools, "0", reply, then("513", 5000, "0", all(-696, 513))},
 		{"cool_down", "the newest is one by itself", set("600", "87", append(each(512, -700, ofJava), member{-100, ofAjav(0)})...), cools, "0", reply,
 			then("600", 5000, "0", all(0, 87), all(-696, 512), all(-94, 1))},
 		{"cool_down", "what has expired is free", set("700", "88", append(each(512, -700, ofJava), each(100, -1000, ofAjav)...)...), cools, "0", reply,
