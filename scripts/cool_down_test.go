@@ -39,8 +39,8 @@ func TestGivenBackInACoolDown(t *testing.T) {
 		{"reserve", "of 20 bytes", set("0", free(5, 9), member{-100, long5}), []any{0, long5, 5, "", now, 0}, "0", "0 0 10 1000",
 			after(set("0", free(5, 9), member{-700, long("~c\x80"+six(instant % (1 << 32))[1:], 5)}))},
 		{"give_back", "a single permit", set("0", free(9, 9), member{-100, own(0, 1)}), []any{own(0, 1), "", 1, now}, "0", "0 1", after(set("0", free(9, 9), free(1, 0)))},
-		{"release", "and has one when it is over", state{hash: hash("coolDown", at(0)), value: "5", members: []member{{-100, five}}}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash("coolDown", at(0)), value: "10"}},
 		{"release", "a release has no effect", set("0", free(5, 9), member{-100, five}), []any{5, 0, now}, "0", "0 0 0", nil},
+		{"release", "and has one when it is over", state{hash: hash("coolDown", at(0)), value: "5", members: []member{{-100, five}}}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash("coolDown", at(0)), value: "10"}},
 	})
 }
 
