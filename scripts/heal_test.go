@@ -154,6 +154,8 @@ var healRows = []row{
 
 	{"release", "the newest, and no part of the one before", state{hash: hash(), value: "7", members: lettered(3)}, []any{2, 0, now}, "0", "0 0 9",
 		&state{hash: hash(), value: "9", members: lettered(1)}},
+	{"release", "a part of the newest, and nothing that is older, of however few bytes", state{hash: hash(), value: "6", members: []member{{-500, "short"}, {-400, "shorter"}, {-300, java(4)}}}, []any{2, 0, now}, "0", "0 0 8",
+		&state{hash: hash(), value: "8", members: []member{{-500, "short"}, {-400, "shorter"}, {-300, java(2)}}}},
 	{"release", "blocks are left where they are", state{hash: hash(), value: "3", members: []member{{-400, java(2)}, {-300, letter(0)},
 		{-200, block(-700, 3, false, "\x00\x00\x00")}, {-100, letter(1)}}}, []any{3, 0, now}, "0", "0 0 6",
 		&state{hash: hash(), value: "6", members: []member{{-400, java(1)}, {-200, block(-700, 3, false, "\x00\x00\x00")}}}},
