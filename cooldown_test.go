@@ -94,17 +94,6 @@ func TestCoolDown(t *testing.T) {
 		})
 	})
 
-	t.Run("a short one does not speed up the re-opening of a long one", func(t *testing.T) {
-		inWorld(t, overall(20, time.Second), func(t *testing.T, w *world) {
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 10*time.Second), Reopen(20*time.Second)))
-			w.at(10*time.Second + time.Millisecond)
-			w.granted(1)
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, 12*time.Second)))
-			w.at(12 * time.Second)
-			w.available(3) // those of 10 s, 11 s and 12 s
-		})
-	})
-
 	t.Run("lifted", func(t *testing.T) {
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Hour)))
@@ -154,19 +143,6 @@ func TestCoolDown(t *testing.T) {
 		}
 	})
 
-	t.Run("a set too large for one call", func(t *testing.T) {
-		inWorld(t, overall(4000, time.Second), func(t *testing.T, w *world) {
-			w.fill(0, 1000)
-			w.setValue(3000)
-			require.NoError(t, w.l.CoolDown(w.ctx, until(w, time.Minute)))
-			_, members := w.used()
-			require.Equal(t, 2, members, "what was free, and what was in use")
-			w.rejected(1, time.Minute)
-			w.at(time.Minute)
-			w.granted(4000)
-		})
-	})
-
 	t.Run("it outlives every keep-alive", func(t *testing.T) {
 		short := Rate{Permits: 10, Interval: 200 * time.Millisecond, KeepAlive: 200 * time.Millisecond}
 		for name, then := range map[string]func(w *world) error{
@@ -212,37 +188,6 @@ func TestCoolDown(t *testing.T) {
 			require.ErrorIs(t, w.l.CoolDown(w.ctx, until(w, time.Minute), Reopen(time.Microsecond)), ErrInvalidArgument)
 			require.False(t, w.rdb.Exists(w.ctx, w.l.redis.Keys.Hash).Val() > 0, "nothing was written")
 		})
-	})
-}
-
-// Blocks are not grants, so a release of more than was granted ends.
-func TestReleaseWhileReopening(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(2*time.Second), Reopen(10*time.Second)))
-		w.at(2100 * time.Millisecond)
-		w.granted(1)
-		n := count(w.rdb)
-		require.NoError(t, w.l.Release(w.ctx, 3))
-		require.LessOrEqual(t, n.sent.Load(), int64(4))
-		w.granted(1)
-		w.rejected(1, 900*time.Millisecond)
-	})
-}
-
-// What a peer is granted between its own setRate and our next call does not come back a second time.
-func TestPeersGrantDuringACoolDown(t *testing.T) {
-	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
-		require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
-		w.rdb.Del(w.ctx, w.valueKey(), w.permitsKey()) // Redisson's setRate
-		w.setValue(9)                                  // and a grant of Redisson's
-		w.put(0, grant(1))
-		w.rejected(1, time.Minute) // a call of ours
-		// An interval later Redisson reclaims what has expired, which must be nothing.
-		n := w.rdb.ZCount(w.ctx, w.permitsKey(), "-inf", "("+strconv.FormatInt(w.epoch.Add(time.Minute-time.Second).UnixMilli(), 10)).Val()
-		require.Zero(t, n, "members that expire before the end")
-		w.at(time.Minute)
-		w.granted(10)
-		w.rejected(1, time.Second)
 	})
 }
 
@@ -442,28 +387,6 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 				})
 			}
 		}
-	}
-}
-
-// TestRatesOfOneInstantDuringACoolDown raises the rate several times by the same number within a millisecond. What each
-// rate has more is free when the cool-down is lifted.
-func TestRatesOfOneInstantDuringACoolDown(t *testing.T) {
-	for name, format := range map[string]wire.Format{"Bc0I": wire.FormatBc0I, "Lc0I": wire.FormatLc0I} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, overall(1, time.Second), func(t *testing.T, w *world) {
-				other := w.another(inFormat(format))
-				l := other.l
-				require.NoError(t, l.CoolDown(w.ctx, w.epoch.Add(time.Minute)))
-				require.NoError(t, l.SetRate(w.ctx, overall(1, time.Second)))
-				for n := int64(2); n <= 5; n++ {
-					require.NoError(t, l.SetRate(w.ctx, overall(n, time.Second), KeepState()))
-				}
-				used, _ := w.used()
-				require.Equal(t, int64(5), w.value()+used)
-				must(l.Admin().LiftCoolDown(w.ctx))(t)
-				w.granted(5)
-			})
-		})
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redisson"
 	"github.com/goredisson/ratelimiter/internal/test/grantlog"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/stretchr/testify/require"
@@ -553,16 +552,6 @@ func TestMinGap(t *testing.T) {
 			w.rejected(5, 950*time.Millisecond) // the window binds, not the gap
 			w.at(time.Second)
 			w.granted(5)
-		})
-	})
-	t.Run("batched requests share the gap", func(t *testing.T) {
-		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
-			a := w.ask(permit.Batch{ID: redisson.RandomID(), Runs: []permit.Run{{Permits: 1, Count: 10}, {Permits: 2, Count: 3}}})
-			require.Equal(t, []int64{1, 0}, a.Granted)
-			require.Equal(t, 50*time.Millisecond, a.Wait)
-			require.EqualValues(t, 19, a.Available)
-			require.EqualValues(t, permit.Done, a.Next)
-			require.Equal(t, 50*time.Millisecond, a.Rate.MinGap)
 		})
 	})
 	t.Run("a score ahead of the clock does not stop it", func(t *testing.T) {

@@ -60,6 +60,10 @@ var healRows = []row{
 
 	{"heal", "ahead of the clock", state{hash: hash(), value: "6", members: []member{{500, java(4)}}}, healed("mark"), "0", "0 marked 4 done",
 		&state{hash: hash(), value: "6", members: []member{{500, marked(0, 4, "\x00va")}}}},
+	{"heal", "where a mark of this instant is the same, another place does", state{hash: hash(), value: "2", members: []member{{400, marked(0, 4, "\x00va")}, {500, java(4)}}},
+		healed("mark"), "0", "0 marked 4 done", &state{hash: hash(), value: "2", members: []member{{400, marked(0, 4, "\x00va")}, {500, marked(0, 4, "Yva")}}}},
+	{"heal", "a mark of an instant that is yet to come, whose permits are not new", state{hash: hash(), value: "6", members: []member{{500, marked(200, 4, "\x00va")}}},
+		healed("mark"), "0", "0 done", &state{hash: hash(), value: "6", members: []member{{500, marked(0, 4, "\x00va")}}}},
 	{"heal", "ahead of a clock that is not everybody's", state{hash: hash(), value: "6", members: []member{{500, java(4)}}}, healed(""), "0", "0 done", nil},
 	{"heal", "an interval later a mark is spent, and one permit was lost", state{hash: hash(), value: "5", members: []member{{500, marked(-1000, 2, "\x00va")}, {800, marked(-900, 2, "\x00va")}}},
 		healed("mark"), "0", "0 lost 1 done",
@@ -70,6 +74,9 @@ var healRows = []row{
 	{"heal", "a block of a cool-down that was lifted", state{hash: hash(), value: "6", members: []member{{-100, block(-700, 4, false, "\x00\x00\x00")}}},
 		healed(""), "0", "0 done",
 		&state{hash: hash(), value: "6", members: []member{{-700, "\x10~l~" + block(-700, 4, false, "\x00\x00\x00")[4:]}}}},
+	{"heal", "a block at the end of a cool-down", state{hash: hash("coolDown", at(0)), value: "6", members: []member{{-100, block(-700, 4, false, "\x00\x00\x00")}}},
+		healed(""), "0", "0 done",
+		&state{hash: hash("coolDown", at(0)), value: "6", members: []member{{-700, "\x10~l~" + block(-700, 4, false, "\x00\x00\x00")[4:]}}}},
 	{"heal", "a block of what was free", state{hash: hash(), value: "6", members: []member{{-200, java(2)}, {-100, block(0, 2, false, "\x00\x00\x00")}}},
 		healed(""), "0", "0 done", &state{hash: hash(), value: "8", members: []member{{-200, java(2)}}}},
 	{"heal", "the same in Redisson's longer format", state{hash: hash(), value: "6", members: []member{{-200, java(2)}, {-100, "\x08" + strings.Repeat("\x00", 7) + "~c" + six(0) + le32(2)}}},
@@ -79,6 +86,9 @@ var healRows = []row{
 		healed(""), "0", "0 done",
 		&state{hash: hash("coolDown", at(5000)), value: "0", members: []member{
 			{4000, block(0, 6, true, le32(instant % (1 << 32))[:3])}, {4000, block(-400, 4, true, "\x00\x00\x00")}}}},
+	{"heal", "and is free if it has expired by then", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{-1000, java(4)}, {4000, block(0, 6, true, "\x00\x00\x00")}}},
+		healed(""), "0", "0 done", &state{hash: hash("coolDown", at(5000)), value: "0", members: []member{
+			{4000, block(0, 6, true, "\x00\x00\x00")}, {4000, block(0, 4, true, le32(instant % (1 << 32))[:3])}}}},
 	{"heal", "a mark joins a cool-down with the instant at which it was first seen", state{hash: hash("coolDown", at(5000)), value: "0",
 		members: []member{{500, marked(-300, 4, "\x00va")}, {4000, block(0, 6, true, "\x00\x00\x00")}}}, healed(""), "0", "0 done",
 		&state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, block(0, 6, true, "\x00\x00\x00")}, {4000, block(-300, 4, true, "\x00\x00\x00")}}}},
@@ -130,6 +140,8 @@ var healRows = []row{
 		"0 done", &state{hash: hash(), value: "-290", members: each(300, -500, ofJava)}},
 	{"heal", "it does 192 things a call", state{hash: hash(), value: "-190", members: each(200, 1, spentMark)}, healed("check"), "0", "0 next 192 0 0",
 		&state{hash: hash(), value: "2", members: each(8, 1, spentMark)}},
+	{"heal", "even of a value that is none, to which it adds nothing", state{hash: hash(), value: "x", members: each(200, 1, spentMark)}, healed("check"), "0", "0 next 192 0 0",
+		&state{hash: hash(), value: "x", members: each(8, 1, spentMark)}},
 	{"heal", "it looks at a page ahead of the clock", state{hash: hash(), value: "-290", members: each(300, 1, freshMark)}, paged("", 256), "0", "0 next 0 256 0", nil},
 	{"heal", "256 join a cool-down in a call", state{hash: hash("coolDown", at(5000)), value: "-290", members: each(300, -400, ofJava)}, healed(""), "0",
 		"0 next 0 0 0", &state{hash: hash("coolDown", at(5000)), value: "-290", members: append(each(300, -400, ofJava)[256:],
@@ -142,12 +154,18 @@ var healRows = []row{
 
 	{"release", "the newest, and no part of the one before", state{hash: hash(), value: "7", members: lettered(3)}, []any{2, 0, now}, "0", "0 0 9",
 		&state{hash: hash(), value: "9", members: lettered(1)}},
+	{"release", "a part of the newest, and nothing that is older, of however few bytes", state{hash: hash(), value: "6", members: []member{{-500, "short"}, {-400, "shorter"}, {-300, java(4)}}}, []any{2, 0, now}, "0", "0 0 8",
+		&state{hash: hash(), value: "8", members: []member{{-500, "short"}, {-400, "shorter"}, {-300, java(2)}}}},
 	{"release", "blocks are left where they are", state{hash: hash(), value: "3", members: []member{{-400, java(2)}, {-300, letter(0)},
 		{-200, block(-700, 3, false, "\x00\x00\x00")}, {-100, letter(1)}}}, []any{3, 0, now}, "0", "0 0 6",
 		&state{hash: hash(), value: "6", members: []member{{-400, java(1)}, {-200, block(-700, 3, false, "\x00\x00\x00")}}}},
 	{"release", "behind as many as it gives back, too", state{hash: hash(), value: "3", members: []member{{-300, java(4)},
 		{-200, block(-700, 2, false, "\x00\x00\x00")}}}, []any{1, 0, now}, "0", "0 0 4",
 		&state{hash: hash(), value: "4", members: []member{{-300, java(3)}, {-200, block(-700, 2, false, "\x00\x00\x00")}}}},
+	{"release", "more than is in use beside blocks, which a further call finds out", state{hash: hash("rate", "3", "coolDown", at(-100), "reopenUntil", at(5000)), value: "0", members: []member{
+		{-50, own(0, 1)}, {900, block(0, 1, false, "\x00\x00\x00")}, {1900, block(0, 1, false, "\x01\x00\x00")}}}, []any{3, 0, now}, "0", "0 2 1",
+		&state{hash: hash("rate", "3", "coolDown", at(-100), "reopenUntil", at(5000)), value: "1", members: []member{
+			{900, block(0, 1, false, "\x00\x00\x00")}, {1900, block(0, 1, false, "\x01\x00\x00")}}}},
 	{"release", "blocks only", state{hash: hash(), value: "6", members: []member{{-100, block(-700, 4, false, "\x00\x00\x00")}}}, []any{2, 0, now}, "0", "0 0 6", nil},
 	{"release", "more than is in use, and what was lost", state{hash: hash(), value: "3", members: lettered(1)}, []any{5, 0, now}, "0", "0 0 10", &state{hash: hash(), value: "10"}},
 	{"release", "a value that is lost is that of 512 members", state{hash: hash(), members: each(512, -700, ofJava)}, []any{1, 0, now}, "0", "0 0 0",

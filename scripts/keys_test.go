@@ -3,6 +3,7 @@
 package scripts
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -70,6 +71,13 @@ func TestKeysThatDoNotTakeATTL(t *testing.T) {
 		}
 		const hour = 3_600_000
 		require.EqualValues(t, -2, run("expire_time", 1))
+		time.Sleep(999 * time.Millisecond) // so that each millisecond counts
+		require.NoError(t, rdb.Set(ctx, keys[0], "x", time.Millisecond).Err())
+		time.Sleep(600 * time.Microsecond) // the TTL is 0 now, which is not the lack of one; of a real server the key may be gone
+		before := rdb.Time(ctx).Val().UnixMilli()
+		if n := run("expire_time", 1); n != int64(-2) {
+			require.GreaterOrEqual(t, n, before)
+		}
 		require.NoError(t, rdb.MSet(ctx, keys[0], "x", keys[1], "x").Err())
 		require.EqualValues(t, -1, run("expire_time", 1))
 		for cond, want := range map[string]int{"XX": 0, "GT": 0, "LT": 1, "NX": 1, "": 1} {
@@ -102,5 +110,13 @@ func TestInspectReadsWhatItIsTold(t *testing.T) {
 		require.Equal(t, []any{int64(0), int64(instant)}, reply[:2])
 		require.Equal(t, []any{"3", int64(2)}, reply[3:5])
 		require.Equal(t, []any{java(3), at(-100)}, reply[5])
+		require.Len(t, reply[2], 6)
+		for i := range 62 { // of 65 fields it replies with those of a limiter alone
+			require.NoError(t, rdb.HSet(ctx, k[0], fmt.Sprint("field ", i), "x").Err())
+			reply = redistest.Must(rdb.Eval(ctx, text("inspect"), k.of("inspect"), "0", instant, 1).Slice())(t)
+			require.Len(t, reply[2], map[bool]int{true: 2 * (4 + i), false: 6}[i < 61])
+		}
+		require.NoError(t, rdb.HSet(ctx, k[0], "type", "1").Err())
+		require.Equal(t, []any{int64(2), int64(1)}, redistest.Must(rdb.Eval(ctx, text("inspect"), k.of("inspect"), "0", instant, 1).Slice())(t))
 	})
 }

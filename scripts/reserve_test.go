@@ -4,6 +4,7 @@ package scripts
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -82,6 +83,7 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 		return state{hash: hash(), ahead: ahead, value: "0", members: []member{{-100, java(10)}}}
 	}
 	arrives := func(waited int) []any { return []any{4, own(0, 0), 0, "", now, 0, "me", waited} }
+	thirtyTwo := strings.TrimSpace(strings.Repeat(entry("a", 500, ago(60))+" ", 32))
 	var rows []row
 	for _, c := range []struct {
 		name   string
@@ -93,6 +95,9 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 		{"nobody else", "", arrives(50), "4 10 1000 4 900 1", entry("me", 1000, 0)},
 		{"behind one who has waited longer", entry("a", 500, ago(60)), arrives(50), "0 10 1000 4 50 2",
 			entry("a", 500, ago(60)) + " " + entry("me", 1000, ago(50))},
+		{"behind one who has come at the same instant, by name", entry("a", 500, ago(0)), arrives(50)[:7], "0 10 1000 4 50 2",
+			entry("a", 500, ago(0)) + " " + entry("me", 1000, ago(0))},
+		{"behind 32, who are all that the queue holds", thirtyTwo, arrives(50), "0 10 1000 0 0 0", thirtyTwo},
 		{"before one who has waited less", entry("a", 500, ago(40)), arrives(50), "4 10 1000 4 900 1",
 			entry("me", 1000, 0) + " " + entry("a", 500, ago(40))},
 		{"as long, by name", entry("a", 500, ago(50)) + " " + entry("z", 500, ago(50)), arrives(50), "0 10 1000 4 50 2",
@@ -115,6 +120,9 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 		}
 		rows = append(rows, row{"reserve", c.name, set(c.before), c.args, "0", "0 " + c.reply, &after})
 	}
+	one := set(entry("me", 1000, 0))
+	one.value, one.members = "-1", append(one.members, member{0, own(0, 1)})
+	rows = append(rows, row{"reserve", "a single permit", set(""), []any{1, own(0, 0), 0, "", now, 0, "me", 0}, "0", "0 1 10 1000 1 900 1", &one})
 	check(t, rows)
 }
 

@@ -174,6 +174,9 @@ func (row *row) run(ctx context.Context, rdb *redis.Client, src string, k keys) 
 		}
 		args = append(args, a)
 	}
+	if clock {
+		time.Sleep(999 * time.Millisecond) // so that each millisecond counts
+	}
 	began := rdb.Time(ctx).Val().UnixMilli()
 	if err := k.put(ctx, rdb, row.before, base); err != nil {
 		return err

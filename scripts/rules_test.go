@@ -168,6 +168,8 @@ func TestCoolDownKeepsWhatIsOwed(t *testing.T) {
 		{"cool_down", "and value was lost", set("", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
 		{"cool_down", "and less is in use than that", set("-3", member{-100, nine}), cools, "0", reply, then("0", taken(0, 1), member{-100, nine})},
 		{"cool_down", "too many are in use besides", set("-1", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-1", taken(-900, 2), member{-100, nine})},
+		{"cool_down", "one too many, of which the oldest is behind another", set("0", member{-900, own(0, 5)}, member{-800, marked(-950, 6, "vvv")}), cools, "0", reply,
+			then("0", taken(-950, 5), taken(-900, 5))},
 		{"cool_down", "a peer has released", set("3", member{-900, four}, member{-100, nine}), cools, "0", reply, then("0", taken(-900, 1), member{-100, nine})},
 	})
 }
@@ -241,6 +243,27 @@ func TestClientTTLOutlivesTwoIntervals(t *testing.T) {
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 60_000}, "1", "0 1 10 3600000", &after},
 		{"release", "", before, []any{1, 60_000, now}, "1", "0 0 7", &smaller},
 		{"cool_down", "", before, []any{1000, 0, now, 21, 60_000}, "1", fmt.Sprint("0 ", at(1000), " now"), &cooled},
+	})
+}
+
+// TestClientKeysLiveForever checks that a TTL of a client's keys goes if the hash has none and the client says that its keys live
+// forever: another client has removed that of the hash, and could not name these.
+func TestClientKeysLiveForever(t *testing.T) {
+	state := func(ttl time.Duration, value string, m ...member) state {
+		return state{hash: hash("type", "1"), value: value, members: append(m, member{-100, java(4)}), ttls: [4]time.Duration{0, ttl, ttl}}
+	}
+	before, after, smaller := state(time.Hour, "6"), state(0, "5", member{0, own(0, 1)}), state(0, "7")
+	smaller.members[0].member = java(3)
+	till := le32((instant + 1000) % (1 << 32))[:2]
+	cooled := state(0, "0", member{0, block(0, 6, false, "\x00"+till)})
+	cooled.hash["coolDown"], cooled.members[1] = at(1000), member{0, block(-100, 4, false, "\x00"+till)}
+	check(t, []row{
+		{"acquire", "", before, asks(1, 1, 0, 0), "1", "0 5 now 10 1000 0 0", &after},
+		{"acquire_rest", "", before, asked(1, 1, "", "", 0, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 1000", &after},
+		{"acquire_all", "", before, lists(0, 0, 1), "1 1 0", "0", &after},
+		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "1", "0 1 10 1000", &after},
+		{"release", "", before, []any{1, 0, now}, "1", "0 0 7", &smaller},
+		{"cool_down", "", before, []any{1000, 0, now, 21, 0}, "1", fmt.Sprint("0 ", at(1000), " now"), &cooled},
 	})
 }
 

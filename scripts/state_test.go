@@ -71,6 +71,11 @@ func tripwireOf(tag string, ms int64, callers uint32) string {
 	return "\x10~w~" + le32(1) + tag + "\x00" + string(t[1:]) + string(binary.BigEndian.AppendUint32(nil, callers)[1:]) + le32(1)
 }
 
+// longWire returns one of 20 bytes, as a client writes it that writes the layout of Redisson 3.16.4 to 3.16.8.
+func longWire(tag string, ms int64) string {
+	return long("~w"+tripwire(tag, ms)[8:14], 1)
+}
+
 const (
 	now   = "now" // stands for the instant of the call in arguments and replies
 	tagAB = 'a'*256 + 'b'
