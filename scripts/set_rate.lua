@@ -141,7 +141,6 @@ else
         if n > 0 then
           --#use shrink
           redis.call('ZADD', KEYS[3], oldest[i + 1], smaller)
-          oldest[i] = smaller
         end
         redis.call('ZREM', KEYS[3], m)
         permits[i], left = n, left + was - n
