@@ -183,6 +183,7 @@ func TestPeekOfRandomStates(t *testing.T) {
 			if p.kind != 'c' || r.IntN(2) == 0 {
 				p.at = time.Duration(r.IntN(70_000)) * time.Millisecond
 			}
+			p.age, p.at = notAboutToEnd(p.age), notAboutToEnd(p.at)
 			sum += int(p.permits)
 			s.part = s.part || p.kind == 't' || p.kind == 'c' || p.kind == 'b'
 			s.members = append(s.members, p)
@@ -207,6 +208,15 @@ func TestPeekOfRandomStates(t *testing.T) {
 			return
 		}
 	}
+}
+
+// notAboutToEnd returns how long ago a grant was made. The clock of a real server goes on from one call to the next, so there none
+// is made that is free again within two seconds.
+func notAboutToEnd(ago time.Duration) time.Duration {
+	if !redistest.TTLsAreVirtual() && sec(58) <= ago && ago <= sec(60) {
+		ago -= sec(2)
+	}
+	return ago
 }
 
 func (s scene) compare(t *testing.T) {
