@@ -37,10 +37,7 @@ const originAge = 10 * time.Second
 // of the client in the name of their connections, from which their tag follows. It asks the server that holds the limiter, by CLIENT LIST.
 // Where that does not tell, as to a user that may not run it, nothing is known.
 func (s *Survey) Locate(ctx context.Context, st *State) {
-	if st.Problem != nil {
-		return
-	}
-	if _, _, _, processes := st.Grants(); len(processes) == 0 {
+	if st.Problem != nil || len(st.Holders().Processes) == 0 {
 		return
 	}
 	s.mu.Lock()

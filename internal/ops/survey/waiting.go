@@ -101,13 +101,18 @@ func (st *State) notes() (list []note) {
 
 func three(b []byte) uint32 { return uint32(b[0])<<16 | uint32(b[1])<<8 | uint32(b[2]) }
 
-// Grants returns the permits in use that Java was granted, those that a cool-down blocks, those of each process of this package, and
-// those of which that is not known. They are those of the members that were read.
-func (st *State) Grants() (java, blocked, unknown int64, processes []Process) {
+// Holders are those who have the permits in use, and how many each has.
+type Holders struct {
+	Java, CoolDown, Unknown int64
+	Processes               []Process // of this package
+}
+
+// Holders returns who has the permits of the members that were read, and which processes have callers that wait.
+func (st *State) Holders() (h Holders) {
 	at := map[uint16]int{}
 	for _, p := range st.Waiting().Processes {
-		at[p.Tag] = len(processes)
-		processes = append(processes, p)
+		at[p.Tag] = len(h.Processes)
+		h.Processes = append(h.Processes, p)
 	}
 	for _, m := range st.Members {
 		n := int64(m.Permits)
@@ -117,20 +122,20 @@ func (st *State) Grants() (java, blocked, unknown int64, processes []Process) {
 		case ok:
 			i, known := at[tag]
 			if !known {
-				i = len(processes)
+				i = len(h.Processes)
 				at[tag] = i
-				processes = append(processes, Process{Tag: tag})
+				h.Processes = append(h.Processes, Process{Tag: tag})
 			}
-			processes[i].Permits += n
+			h.Processes[i].Permits += n
 		case m.Mark() == 'c':
-			blocked += n
+			h.CoolDown += n
 		case m.Mark() != 0 || !m.Known():
-			unknown += n
+			h.Unknown += n
 		default:
-			java += n
+			h.Java += n
 		}
 	}
-	return java, blocked, unknown, processes
+	return h
 }
 
 // Process returns the bytes by which this package knows the process that was granted m.

@@ -126,16 +126,16 @@ func rateText(r permit.Rate) doctor.Text {
 // takers says who has the permits in use: each process of Go, the one with the most first, Java, and a cool-down. Of a large set it tells of
 // those that were read, and of how many they are.
 func (v *Limiter) takers() doctor.Text {
-	java, blocked, unknown, processes := v.State.Grants()
-	slices.SortStableFunc(processes, func(a, b survey.Process) int {
+	h := v.State.Holders()
+	slices.SortStableFunc(h.Processes, func(a, b survey.Process) int {
 		return cmp.Or(cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Permits, a.Permits))
 	})
 	const shown = 5
 	var list []doctor.Text
-	for i, p := range processes {
+	for i, p := range h.Processes {
 		switch {
 		case i == shown:
-			list = append(list, say("%d more of Go", len(processes)-i))
+			list = append(list, say("%d more of Go", len(h.Processes)-i))
 		case i > shown:
 		case p.Waiting > 0:
 			list = append(list, say("Go %s: %s, %d waiting", v.process(p.Tag), doctor.Counted(p.Permits, "permit"), p.Waiting))
@@ -143,14 +143,14 @@ func (v *Limiter) takers() doctor.Text {
 			list = append(list, say("Go %s: %s", v.process(p.Tag), doctor.Counted(p.Permits, "permit")))
 		}
 	}
-	if java > 0 {
-		list = append(list, say("Java: %s", doctor.Counted(java, "permit")))
+	if h.Java > 0 {
+		list = append(list, say("Java: %s", doctor.Counted(h.Java, "permit")))
 	}
-	if blocked > 0 {
-		list = append(list, say("a cool-down: %s", doctor.Counted(blocked, "permit")))
+	if h.CoolDown > 0 {
+		list = append(list, say("a cool-down: %s", doctor.Counted(h.CoolDown, "permit")))
 	}
-	if unknown > 0 {
-		list = append(list, say("not known: %s", doctor.Counted(unknown, "permit")))
+	if h.Unknown > 0 {
+		list = append(list, say("not known: %s", doctor.Counted(h.Unknown, "permit")))
 	}
 	if len(list) == 0 {
 		return doctor.Text{}
@@ -338,9 +338,9 @@ func (v *Limiter) Detail(to doctor.Target, grants int) Detail {
 		d.Layouts[m.Layout().String()]++
 	}
 	if v.State.Problem == nil {
-		var processes []survey.Process
-		d.Java, d.Blocked, d.Unknown, processes = v.State.Grants()
-		for _, p := range processes {
+		h := v.State.Holders()
+		d.Java, d.Blocked, d.Unknown = h.Java, h.CoolDown, h.Unknown
+		for _, p := range h.Processes {
 			d.Go = append(d.Go, DetailProcess{hex.EncodeToString([]byte{byte(p.Tag >> 8), byte(p.Tag)}), v.State.Origins[p.Tag].Name, v.State.Origins[p.Tag].Host, p.Permits, p.Waiting, p.Age.Milliseconds()})
 		}
 	}
