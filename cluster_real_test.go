@@ -423,6 +423,7 @@ func namesOf(n int, format string) []string {
 // behind the cut, too, and nobody is told; nothing is granted twice or lost.
 func TestLostRepliesInFlights(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	lose := int64(redistest.Cases(300, 10_000))
 	server := redistest.Start(t)
 	proxy := redistest.StartProxy(t, server.Addr())

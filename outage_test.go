@@ -170,6 +170,7 @@ func TestObserver(t *testing.T) {
 // meantime, how often Redis is probed, that it grants again, and what is left behind.
 func TestPoliciesWhileTheServerIsAway(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	before, tests := runtime.NumGoroutine(), map[string]func(*testing.T){}
 	for _, p := range []OutagePolicy{FailClosed(), FailOpen(), LocalQuota(overall(50, 500*time.Millisecond), 5)} {
 		tests[p.String()] = func(t *testing.T) { killedAndRestarted(t, p) }
@@ -434,6 +435,7 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 // TestCrowdIsNoOutage has a crowd ask for what is not there, all at once. Redis replies as fast as it can, so nobody is granted
 // anything. How long each call takes is up to the machine.
 func TestCrowdIsNoOutage(t *testing.T) {
+	redistest.Repeats(t)
 	size := redistest.Cases(5_000, 50_000)
 	w := newCrowded(t)
 	limiters := make([]*RateLimiter, size)
@@ -658,6 +660,7 @@ func TestBrokenIdleConnectionsAreNoOutage(t *testing.T) {
 // TestASilenceIsKnownWhateverIsAsked freezes Redis beside one caller with short deadlines, whose calls take nothing:
 // the outage is known, and ends.
 func TestASilenceIsKnownWhateverIsAsked(t *testing.T) {
+	redistest.Repeats(t)
 	s := redistest.Start(t)
 	for name, call := range map[string]func(context.Context, *RateLimiter) error{
 		"Peek": func(ctx context.Context, l *RateLimiter) error { _, err := l.Peek(ctx, 1); return err },

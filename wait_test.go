@@ -105,6 +105,7 @@ func TestKillerKeysDeletedUnderAWaiter(t *testing.T) {
 // expired or lie ahead of the clock. Redisson reclaims 100,000 in one call, which blocked Redis for 85 ms.
 func TestKillerManyAtOnce(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	for name, c := range map[string]struct {
 		n        int
 		interval time.Duration

@@ -92,6 +92,7 @@ func TestLocalConformance(t *testing.T) {
 }
 
 func TestSharedConformance(t *testing.T) {
+	redistest.Repeats(t)
 	for kind, a := range limit.EveryAlgorithm() {
 		t.Run(kind, func(t *testing.T) {
 			limittest.Run(t, func(t *testing.T, check func(limittest.Key)) {

@@ -105,6 +105,7 @@ func changes() map[string]struct {
 // new parameters at once, and the old one after ten seconds. From then on no more than the new bound is granted, and nobody
 // waits for longer than an unused limiter takes to be full twice, and for the turns that were granted before.
 func TestNewParameters(t *testing.T) {
+	redistest.Repeats(t)
 	for kind, x := range changes() {
 		for spent, atOnce := range map[StateOnChange]int{KeepState: x.kept, ForgetState: x.forgot} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -23,6 +23,7 @@ import (
 // ends when Redis goes on.
 func TestSharedWithAFullPool(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	const size = 6
 	s := redistest.Start(t)
 	rdb := s.Client(t, func(o *redis.Options) { o.PoolSize, o.PoolTimeout, o.MaxRetries = size, 500*time.Millisecond, -1 })

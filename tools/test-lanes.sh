@@ -19,8 +19,8 @@
 # something else.
 #
 # RATELIMITER_LONG=1 (`make test-long`) draws new cases each time, ten times as
-# many of each property and all of those that are long and rare, makes the unit
-# lane look for races, too, and runs the lanes one after another.
+# many of each property and all of those that are long and rare, makes every
+# lane look for races, and runs the lanes one after another.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -158,14 +158,13 @@ run_checks() {
 
 # Virtual time on miniredis; go-redis as the modules of go.work have it together, the newest.
 run_unit() {
-    local covered profile="$root/coverage/unit.out" newer race=() cover=()
-    [ -z "$long" ] || race=("${detector[@]+"${detector[@]}"}")
+    local covered profile="$root/coverage/unit.out" newer cover=()
     if [ -n "${RATELIMITER_COVER:-}" ]; then # what is compiled for it serves no other lane
         covered=$(go list ./... 2>/dev/null | grep -v -e /internal/test/redistest -e /internal/test/dinggate | paste -sd, -)
         cover=(-covermode=atomic "-coverpkg=$covered" "-coverprofile=$profile")
         mkdir -p coverage
     fi
-    lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- ${race[@]+"${race[@]}"} ${cover[@]+"${cover[@]}"}
+    lane unit . "./... $programs" RATELIMITER_LANE=miniredis -- ${detector_if_long[@]+"${detector_if_long[@]}"} ${cover[@]+"${cover[@]}"}
     if [ ${#cover[@]} -gt 0 ] && [ -s "$profile" ]; then
         echo "unit: coverage $(go tool cover -func="$profile" | awk 'END { print $NF }')"
     fi
@@ -206,7 +205,7 @@ run_compat() {
         not_run compat "install redis-server"
     elif compat_test/prepare.sh && [ -s compat_test/java/target/classpath/newest ]; then
         rm -f compat_test/java/target/newest-differs
-        lane compat compat_test ./... RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+        lane compat compat_test ./... RATELIMITER_LANE=redis -- ${detector_if_long[@]+"${detector_if_long[@]}"}
         if [ -s compat_test/java/target/newest-differs ]; then
             echo "compat: THE NEWEST REDISSON DIFFERS (this does not fail the lane):"
             cat compat_test/java/target/newest-differs
@@ -221,7 +220,7 @@ run_bench() {
     if ! command -v redis-server >/dev/null; then
         not_run bench "install redis-server"
     elif benchmarks/prepare.sh; then
-        lane bench benchmarks ./... RATELIMITER_LANE=redis -- -short ${detector[@]+"${detector[@]}"}
+        lane bench benchmarks ./... RATELIMITER_LANE=redis -- -short
     else
         not_run bench "install openjdk-17-jdk-headless and maven"
     fi
@@ -240,13 +239,22 @@ run_page() {
     fi
 }
 
-# The same tests on a redis-server, under the race detector.
+# The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, of pages and
+# examples, and of what operators have. In a long run all of them are under the race detector.
 run_redis() {
+    local all without="(/scripts|/docs|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*)"
     if ! command -v redis-server >/dev/null; then
         not_run redis "install redis-server"
         return
     fi
-    lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+    all=$(go list ./... $programs) || { echo "redis: go list failed"; close redis 0 1 0; return; }
+    if [ -n "$long" ]; then
+        without="nothing"
+    else
+        : >"$work/redis-tools.closed"
+    fi
+    lane redis . "$(grep -vxE "$path$without" <<<"$all" | xargs)" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+    [ -n "$long" ] || lane redis-tools . "$(grep -xE "$path$without" <<<"$all" | xargs)" RATELIMITER_LANE=redis --
 }
 
 # What a server decides, on a valkey-server: the scripts, which of their calls travel together, what is found out about a server,
@@ -310,6 +318,9 @@ if [ "$(go env CGO_ENABLED)" != 1 ]; then
     not_run race "install a C compiler, gcc or clang: the race detector needs it"
 fi
 
+detector_if_long=()
+[ -z "$long" ] || detector_if_long=(${detector[@]+"${detector[@]}"})
+
 gotestsum=$(tool gotestsum) || { echo "gotestsum does not build"; exit 1; }
 
 run() { # run LANE...: those that are chosen, one after another
@@ -363,9 +374,10 @@ else
     columns=()
 fi
 
-# The lane servers is counted server by server, if there are any.
+# The lane servers is counted server by server, if there are any, and redis in its two parts.
 parts=$(cd "$work" && printf '%s\n' servers-*.closed | sed -n 's/\.closed$//p' | grep -vF '*' | paste -sd' ' -)
 closing=${lanes/servers/${parts:-servers}}
+[ ! -e "$work/redis-tools.closed" ] || closing=${closing/ redis / redis redis-tools }
 
 # shellcheck disable=SC2086 # a list of words
 run_again $closing

@@ -161,6 +161,7 @@ func TestDoctorOfWhatItMayNotRead(t *testing.T) {
 // those that write end with an error and write nothing, under every name that looks like a limiter's.
 func TestNeighboursAreLeftAlone(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	s := redistest.Start(t, "--appendonly", "yes", "--enable-debug-command", "local")
 	l := &live{T: t, rdb: s.Client(t), url: "redis://" + s.Addr()}
 	names := redistest.Neighbours(t, l.rdb)

@@ -185,6 +185,7 @@ func TestTLS(t *testing.T) {
 // TestFirstMinutes checks that a Redis that cannot be reached is one line, with the next step, within three seconds.
 func TestFirstMinutes(t *testing.T) {
 	redistest.NeedReal(t)
+	redistest.Repeats(t)
 	secret, plain := redistest.Start(t, "--requirepass", "secret").Addr(), redistest.Start(t).Addr()
 	tls := httptest.NewTLSServer(nil)
 	t.Cleanup(tls.Close)
@@ -252,6 +253,7 @@ func far(t *testing.T, limiters int, rtt time.Duration) *live {
 
 // TestFarAway bounds how long commands take of which each round trip takes 300 ms: a site on the other side of the world.
 func TestFarAway(t *testing.T) {
+	redistest.Repeats(t)
 	l := far(t, 100, 300*time.Millisecond)
 	for command, most := range map[string]time.Duration{"doctor": time.Minute, "doctor limiter00001": 20 * time.Second, "ls --limit 0": 15 * time.Second, "inspect limiter00001": 6 * time.Second} {
 		begin := time.Now()
@@ -264,6 +266,7 @@ func TestFarAway(t *testing.T) {
 
 // TestManyLimitersAcrossARegion lists and examines limiters, each round trip to which takes 20 ms: 10,000 in half a minute.
 func TestManyLimitersAcrossARegion(t *testing.T) {
+	redistest.Repeats(t)
 	n := redistest.Cases(1_000, 10_000)
 	l := far(t, n, 20*time.Millisecond)
 	for _, command := range []string{"ls --limit 0 --json", "doctor --max 10000"} {

@@ -53,6 +53,7 @@ func sentinelOf(t *testing.T, master *redistest.Server) string {
 func TestCommandsReachTheirRedis(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 6, 2, "ACL and TLS")
+	redistest.Repeats(t)
 	if redistest.Lane() == "redis" {
 		_, err := exec.LookPath("redis-cli")
 		require.NoError(t, err, "redis-cli comes with redis-server")

@@ -96,6 +96,7 @@ func moreHarms() map[string]harm {
 // the commands of its JSON one after another, as a script may that knows no more than the schema: no permit that is in
 // use becomes free, and no cool-down ends.
 func TestAdviceAsAScript(t *testing.T) {
+	redistest.Repeats(t)
 	harms := moreHarms()
 	names := slices.Sorted(maps.Keys(harms))
 	type pair [2]string

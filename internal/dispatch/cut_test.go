@@ -152,6 +152,7 @@ func (c connection) of(t *testing.T, rdb *redis.Client, opt func(*redis.Options)
 // connection, after which the call may have been executed. Calls may travel in joints before and after.
 func TestReplyThatEndsEarly(t *testing.T) {
 	redistest.NeedReal(t) // it takes minutes in Lua on Go
+	redistest.Repeats(t)
 	joint := func(requests [][]string) bool {
 		calls, _ := callsOf(requests)
 		return len(calls) > 0 && slices.Max(calls) > 1

@@ -102,6 +102,7 @@ func drive(t *testing.T, c *ratelimiter.Client, names []string, d time.Duration,
 func TestManyLimitersTogether(t *testing.T) {
 	redistest.NeedReal(t)
 	redistest.Since(t, 6, 2, "HELLO without arguments")
+	redistest.Repeats(t)
 	const denied = 7
 	every := func(d time.Duration, n int, f func()) func() {
 		return func() {

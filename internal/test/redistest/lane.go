@@ -81,11 +81,11 @@ func NeedReal(t testing.TB) {
 	binary(t)
 }
 
-// NoServer skips t in the valkey lane and in short mode (go test -short). It is for tests that use no server and take
-// long: in those runs they could only repeat what the miniredis lane has shown.
+// NoServer skips t in the valkey lane, in short mode (go test -short), and on a redis-server without the race detector. It is for
+// tests that use no server and take long: in those runs they could only repeat what the miniredis lane has shown.
 func NoServer(t testing.TB) {
 	t.Helper()
-	if brief() {
+	if brief() || Lane() != miniLane && !UnderRace && !Long() {
 		t.Skip(noServerMark + ": asks no server; the miniredis lane runs it")
 	}
 }
