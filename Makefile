@@ -1,13 +1,14 @@
 .DEFAULT_GOAL := help
 .PHONY: release help quick test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
 
-# The lanes of `make test`: checks unit oldest otlp sdk frameworks compat bench page redis valkey servers. All of them by default.
+# The lanes of `make test`: checks unit oldest compat bench page redis valkey servers. All of these by default; and otlp sdk frameworks,
+# which compile for minutes what others have written.
 LANES ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## every test: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some
+test: ## the tests: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some, LANES="otlp sdk frameworks" beside others' programs
 	@tools/test-lanes.sh $(LANES)
 
 quick: ## what to run after each change: scripts, some orders of calls, the engine, the tour; half a minute once it is compiled
@@ -15,7 +16,7 @@ quick: ## what to run after each change: scripts, some orders of calls, the engi
 	@go test -run 'TestEveryOrder$$/OVERALL_.,_1_of_(ask_(lose|java_time|cool|refund)|heal)' ./internal/test/explore
 	@go test -short -run 'TestTour|TestRooms|TestFloors|TestAPI' .
 
-test-long: ## before a release: the lanes with every case of what is long and rare, then compat-long
+test-long: ## before a release: all lanes with every case of what is long and rare, then compat-long
 	@RATELIMITER_LONG=1 tools/test-lanes.sh $(LANES)
 	@$(MAKE) --no-print-directory compat-long
 

@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# Runs every test: `make test`, or tools/test-lanes.sh LANE... for some lanes
+# Runs the tests: `make test`, or tools/test-lanes.sh LANE... for some lanes
 # only. A lane is one run of tests against one kind of server. The closing
 # lines count what ran, lane by lane. Exits non-zero when anything failed, when
 # a lane that was named could not run, and under CI=true when any could not.
+#
+# The lanes otlp, sdk and frameworks, which compile for minutes what others have
+# written, run when they are named, and in a long run.
 #
 # The lanes run in three columns beside each other: compat, bench and page, whose
 # JVMs and browser sleep most of the time, valkey, servers and checks; redis;
@@ -26,6 +29,7 @@ cd "$(dirname "$0")/.." || exit 1
 root=$PWD
 path=github.com/goredisson/ratelimiter
 lanes="checks unit oldest otlp sdk frameworks compat bench page redis valkey servers"
+named="otlp sdk frameworks" # run only when they are named, or in a long run
 wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
@@ -49,7 +53,13 @@ for lane in "$@"; do
         exit 1
     fi
 done
-chosen() { [ "$wanted" = "  " ] || [[ $wanted == *" $1 "* ]]; }
+chosen() {
+    if [ "$wanted" != "  " ]; then
+        [[ $wanted == *" $1 "* ]]
+    else
+        [ -n "$long" ] || [[ " $named " != *" $1 "* ]]
+    fi
+}
 
 # tool NAME prints the path of a program that tools/go.mod pins, built into
 # Go's cache. A workspace does not go with -modfile.
@@ -87,7 +97,7 @@ lane() {
     shift
     : >"$json"
     echo "$name: $(in_module "$dir" env "${variables[@]}" go version | cut -d' ' -f3), go-redis $(in_module "$dir" env "${variables[@]}" go list -m -f '{{.Version}}' github.com/redis/go-redis/v9)"
-    # The lane checks vets what these compile.
+    # The lane checks vets what most of these compile.
     in_module "$dir" env "${variables[@]}" "$gotestsum" --format pkgname --format-hide-empty-pkg --hide-summary=skipped --jsonfile "$json" -- \
         -vet=off -shuffle="$order" -count=1 -timeout="$timeout" "$@" "${packages[@]}"
     status=$?
@@ -122,11 +132,15 @@ formatted() { # gofmt lists the files it would change and exits 0
 }
 
 # alone vets each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work. What is
-# for importers is vetted by the oldest Go that they may have, for which the lane oldest compiles, too.
+# for importers is vetted by the oldest Go that they may have, for which the lane oldest compiles, too. Modules that go.work does not
+# name are vetted by their lanes.
 alone() {
     local dir oldest toolchain
     oldest=$(awk '$1 == "go" { print $2 }' go.mod)
-    for dir in $(go list -m -f '{{.Dir}}') otlp_test sdk_test examples/frameworks; do
+    for dir in otlp_test sdk_test examples/frameworks; do
+        in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
+    done
+    for dir in $(go list -m -f '{{.Dir}}'); do
         toolchain=local
         if grep -qx "go $oldest" "$dir/go.mod"; then toolchain=go$oldest; fi
         in_module "$dir" env GOWORK=off "GOTOOLCHAIN=$toolchain" go vet ./... || { echo "in $dir, with GOWORK=off and GOTOOLCHAIN=$toolchain"; return 1; }
@@ -186,17 +200,17 @@ run_oldest() {
 
 # The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
 run_otlp() {
-    lane otlp otlp_test ./... GOWORK=off --
+    lane otlp otlp_test ./... GOWORK=off -- -vet=all
 }
 
 # Requests of real SDKs. Their many modules are in no other module's graph, nor in go.work.
 run_sdk() {
-    lane sdk sdk_test ./... GOWORK=off --
+    lane sdk sdk_test ./... GOWORK=off -- -vet=all
 }
 
 # The middleware in real web frameworks, whose modules are in no other module's graph, nor in go.work.
 run_frameworks() {
-    lane frameworks examples/frameworks ./... GOWORK=off --
+    lane frameworks examples/frameworks ./... GOWORK=off -- -vet=all
 }
 
 # Real Redisson, of many versions, beside us on one redis-server.
