@@ -61,7 +61,8 @@ func (g crowd) run(b meter, at place, _ contestant) {
 		})
 	}
 	time.Sleep(time.Second)
-	b.ReportMetric((inProcess()-with)/float64(g.waiters), "B/waiter")
+	// Of few waiters it may be less than what others gave back meanwhile.
+	b.ReportMetric(max(0, inProcess()-with)/float64(g.waiters), "B/waiter")
 	runtime.KeepAlive(limiters)
 	stop()
 	callers.Wait()

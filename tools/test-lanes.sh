@@ -152,9 +152,11 @@ run_checks() {
     local ok=0 bad=0 modules
     mapfile -t modules < <(go list -m -f '{{.Path}}/...') # of go.work
     check() { # check NAME COMMAND...
+        local begun=$SECONDS
         echo "== $1"
         shift
         if "$@"; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+        echo "took $((SECONDS - begun)) s"
     }
     check gofmt formatted
     check "the licence in each file" tools/spdx.sh --check
