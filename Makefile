@@ -2,13 +2,13 @@
 .PHONY: release help quick test test-long test-faults faults-report lint fuzz cover bench api compat-report compat-long compat-newest demo tidy page-screenshots docs vuln dist
 
 # The lanes of `make test`: checks unit oldest compat bench page redis valkey servers. All of these by default; and otlp sdk frameworks,
-# which compile for minutes what others have written.
+# which compile for minutes what others have written, and release.
 LANES ?=
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-test: ## the tests: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some, LANES="otlp sdk frameworks" beside others' programs
+test: ## the tests: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some, LANES="otlp sdk frameworks release" beside others' programs and for a release
 	@tools/test-lanes.sh $(LANES)
 
 quick: ## what to run after each change: scripts, some orders of calls, the engine, the tour; half a minute once it is compiled
