@@ -21,6 +21,7 @@ import (
 // the same instants, at ordinary rates and at odd ones, also when the clock is put back, and when many requests go as one call: some are rejected, want
 // different numbers of permits, would wait for different times, or take nothing.
 func TestLocalAndSharedAgree(t *testing.T) {
+	redistest.NoRace(t, "one caller at a time")
 	ctx, rdb, name := t.Context(), redistest.Client(t), redistest.Key(t)
 	keys, steps := 0, 40
 	if redistest.Lane() == "miniredis" {

@@ -59,7 +59,7 @@ func callWithHostileState(t *testing.T, l *Shared, now *time.Time, state string)
 
 // Whatever a limiter finds in its hash, no more than the bound is granted, and every reply is understood.
 func TestHostileState(t *testing.T) {
-	redistest.Repeats(t)
+	redistest.NoRace(t, "one caller at a time")
 	ctx, rdb := t.Context(), redistest.Client(t)
 	for kind, a := range every() {
 		if kind == "sliding log" {
@@ -109,7 +109,7 @@ func TestHostileState(t *testing.T) {
 // The same for the members and scores of a log.
 func TestHostileLog(t *testing.T) {
 	redistest.NeedReal(t)
-	redistest.Repeats(t)
+	redistest.NoRace(t, "one caller at a time")
 	ctx, rdb := t.Context(), redistest.Client(t)
 	now := time.UnixMicro(1_790_000_000_000_000)
 	a := SlidingLog{per(7, time.Second)}

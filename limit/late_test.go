@@ -107,7 +107,7 @@ type lateGrant struct {
 // order of grants, settlements, cancellations, resets, keys that are lost or have expired, and clocks that are put back. The bound
 // of a CalendarQuota is that of a period.
 func TestBoundHoldsWhateverIsSettled(t *testing.T) {
-	redistest.Repeats(t)
+	redistest.NoRace(t, "one caller at a time")
 	for kind, a := range settleable() {
 		t.Run("local "+kind, func(t *testing.T) {
 			redistest.NoServer(t)

@@ -260,22 +260,22 @@ run_page() {
     fi
 }
 
-# The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, of pages and
-# examples, and of what operators have. In a long run all of them are under the race detector.
+# The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, profiles,
+# pages and examples, and of what operators have. Packages that neither ask a server nor start a goroutine would only repeat the lane
+# unit. In a long run everything is under the race detector.
 run_redis() {
-    local all without="(/scripts|/docs|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*)"
+    local all tools="/scripts|/docs|/httplimit/platform|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*"
+    local repeat="/httplimit/rulefile|/httplimit/internal/.*|/internal/wire|/internal/engine/fair|/internal/http/authority|/internal/http/muxpattern"
+    repeat="$repeat|/internal/ops/rights|/internal/ops/shell|/internal/ops/version|/internal/test/explore|/internal/test/proptest"
     if ! command -v redis-server >/dev/null; then
         not_run redis "install redis-server"
         return
     fi
-    all=$(go list ./... $programs) || { echo "redis: go list failed"; close redis 0 1 0; return; }
-    if [ -n "$long" ]; then
-        without="nothing"
-    else
-        : >"$work/redis-tools.closed"
-    fi
-    lane redis . "$(grep -vxE "$path$without" <<<"$all" | xargs)" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
-    [ -n "$long" ] || lane redis-tools . "$(grep -xE "$path$without" <<<"$all" | xargs)" RATELIMITER_LANE=redis --
+    [ -z "$long" ] || tools="none" repeat="none"
+    [ -n "$long" ] || : >"$work/redis-tools.closed"
+    all=$(go list ./... $programs | grep -vxE "$path($repeat)")
+    lane redis . "$(grep -vxE "$path($tools)" <<<"$all" | xargs)" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+    [ -n "$long" ] || lane redis-tools . "$(grep -xE "$path($tools)" <<<"$all" | xargs)" RATELIMITER_LANE=redis --
 }
 
 # What a server decides, on a valkey-server: the scripts, which of their calls travel together, what is found out about a server,
