@@ -15,7 +15,7 @@ import (
 
 // A Hook holds functions that a Client calls, unless they are nil, for metrics and traces; see [WithHook]. It calls
 // them without holding a lock, in the goroutine of the request or call in question, and the calls may overlap. They
-// must not block. If one panics, all Hooks get an event of kind [Panicked], and nothing else happens.
+// must not block or call a limiter. If one panics, all Hooks of the Client get an event of kind [Panicked], and nothing else happens.
 type Hook struct {
 	// Started is called once, by New.
 	Started func(ClientInfo)

@@ -158,8 +158,8 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // If actual is less than was granted, Settle gives the rest back at once, except for what has become available by itself
 // since: of a window nothing once it has ended, and of a bucket nothing of what has been refilled for this grant. If other
 // grants were settled meanwhile it may be less still, and it is nothing if the limiter was reset, its key was lost, or the
-// clock of Redis was put back. So Bound holds. Waiting callers of
-// this process are served at once, and those of other processes within a second.
+// clock of Redis was put back. So Bound holds. Callers of
+// this process that wait with the same parameters are served at once, and others within a second.
 //
 // If actual is more, Settle takes the difference now, however many permits are left. The limiter may then owe permits, and
 // grants none until it is even: a window until it ends (the next window of a [SlidingCounter] counts them as it counts all

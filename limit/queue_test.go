@@ -86,6 +86,36 @@ func TestQueueIsInOrder(t *testing.T) {
 	}
 }
 
+// TestWaitersOfOneCallAreInOrder has callers come one after another while a call takes long, so that many are rejected in one call. They
+// are served in the order in which they came, and not in that in which they are woken.
+func TestWaitersOfOneCallAreInOrder(t *testing.T) {
+	for range redistest.Cases(5, 100) {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			h := &holder{before: func(int) { time.Sleep(30 * time.Millisecond) }}
+			a := GCRA{per(1, time.Minute), 3}
+			l := shared(t, rdb, a)
+			require.NoError(t, rdb.ScriptLoad(t.Context(), a.model().Script.Src).Err())
+			rdb.AddHook(h)
+			const callers = 12
+			var all sync.WaitGroup
+			var at [callers]time.Duration
+			begin := time.Now()
+			for i := range callers {
+				all.Go(func() {
+					require.NoError(t, Wait(t.Context(), l, 1))
+					at[i] = time.Since(begin).Round(time.Minute)
+				})
+				synctest.Wait()
+				time.Sleep(time.Millisecond)
+			}
+			all.Wait()
+			for i, after := range at {
+				require.Equal(t, max(0, time.Duration(i-2)*time.Minute), after, "%d of %v", i, at)
+			}
+		})
+	}
+}
+
 // A large request is served when it is due, however many small ones come after it, and these do not pass it, whether it is the head
 // of the queue or not.
 func TestSmallRequestsPassNobody(t *testing.T) {

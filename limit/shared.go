@@ -21,7 +21,8 @@ import (
 // # Calls
 //
 // A request runs one script. Requests for one key that arrive while a call of this process is in flight wait for its
-// reply and then share a call, in their order. A request whose ctx ends returns at once; the others go on. Callers of
+// reply and then share a call. It decides requests for the same number of permits in their order, but all of these before a request
+// for another number that came in between. A request whose ctx ends returns at once; the others go on. Callers of
 // one process that wait form a queue; see [Wait].
 //
 // After a rejection the process rejects further requests for the key without a call until the permits are due, but
@@ -40,8 +41,8 @@ import (
 // A call that certainly did not run is sent again, up to four times within five seconds. So is one whose reply was lost: Redis
 // remembers the last grant of each process for ten seconds, in up to 8 KB or about 300 processes a key, so that the second
 // call returns the first one's grant and takes nothing (see [WithoutReplay]). If Redis cannot tell any more whether it ran,
-// or ctx ends while it is in flight, the request returns ratelimiter.ErrUnavailable and its permits may have been taken,
-// once. They are taken twice only if the clock of Redis is put forward by ten seconds at that moment, or the network
+// or ctx ends while it is in flight, the request returns ratelimiter.ErrUnavailable (ctx.Err() alone within 10 ms of the call) and
+// its permits may have been taken, once. They are taken twice only if the clock of Redis is put forward by ten seconds at that moment, or the network
 // delivers the first call ten seconds after the second; even then no more than the bound is granted.
 //
 // # Time and keys

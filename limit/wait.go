@@ -15,10 +15,11 @@ import (
 //
 // It returns ctx.Err() when ctx is done, and context.DeadlineExceeded as soon as it is known that the permits
 // will not be available before the deadline of ctx. Wait also returns the errors of l: if ctx ends while a call for the permits has
-// no reply, they may have been taken, and the error of a Shared wraps ctx.Err() and ratelimiter.ErrUnavailable.
+// no reply, they may have been taken, and the error of a Shared wraps ctx.Err() and, 10 ms after the call, ratelimiter.ErrUnavailable.
 //
-// Callers of one process that wait for the same key of a [Shared] are served first come, first served, and share calls of
-// Redis. A large request blocks those behind it, so it does not starve. If other processes take its permits, the next
+// Callers of one process that wait for the same key of a [Shared], with the same parameters, are served first come, first served, and
+// share calls of Redis. Each of them may first ask at once, in a call that it shares with others, as in Allow; who is rejected there
+// stands in the order of arrival. A large request that waits blocks those behind it, so it does not starve. If other processes take its permits, the next
 // call also asks for the smaller requests behind it; a large request therefore delays a small one by at most twice the time
 // in which an unused limiter fills. Allow and Reserve do not join the queue. While callers wait for longer than a second, the
 // process asks Redis about the key once a second. It notices within that time that permits became free early, because a

@@ -7,6 +7,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -42,6 +43,7 @@ const (
 type waiter struct {
 	ctx       context.Context
 	n         int64
+	came      int64         // which of the callers of the limiter it was
 	deadline  time.Time     // zero for none
 	byContext bool          // it is that of ctx
 	due       time.Time     // when it can be served, if it has been told; only that of the head is kept up to date
@@ -65,6 +67,7 @@ type queue struct {
 
 // queues are the queues of all keys of a limiter.
 type queues struct {
+	came   atomic.Int64 // how many callers came
 	mu     sync.Mutex
 	queues map[string]*queue
 }
@@ -114,7 +117,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	}
 	begin := time.Now()
 	left, byContext := TimeLeft(ctx, timeout)
-	w := &waiter{ctx: ctx, n: n, byContext: byContext, done: make(chan struct{})}
+	w := &waiter{ctx: ctx, n: n, came: s.config.queues.came.Add(1), byContext: byContext, done: make(chan struct{})}
 	if left < math.MaxInt64 {
 		w.deadline = begin.Add(left)
 	}
@@ -157,7 +160,8 @@ func (w *waiter) demand(now time.Time) Demand {
 	return Demand{N: w.n, AtMost: AtMostMicros(left), Spend: true}
 }
 
-// join puts w at the end of the queue of s.
+// join puts w into the queue of s, before those that came later: who is rejected in one call with others is not woken in their order.
+// Nobody gets before one that is being asked for.
 func (qs *queues) join(s *Shared, w *waiter) *queue {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
@@ -170,7 +174,14 @@ func (qs *queues) join(s *Shared, w *waiter) *queue {
 		qs.queues[s.slot] = q
 		go q.run(qs)
 	}
-	q.waiters = append(q.waiters, w)
+	i := len(q.waiters)
+	for i > 0 && q.waiters[i-1].came > w.came && q.waiters[i-1].asked.IsZero() {
+		i--
+	}
+	q.waiters = slices.Insert(q.waiters, i, w)
+	if i == 0 && len(q.waiters) > 1 {
+		q.tellLocked() // run may look at another head
+	}
 	return q
 }
 
