@@ -437,7 +437,6 @@ func TestAConnectionBreaksWithinTheReplyToAList(t *testing.T) {
 // TestAContextEndsWhileAListIsDecided ends the context of a list while the call that decides it is on its way, with and without a
 // connection that breaks then. What was granted goes back.
 func TestAContextEndsWhileAListIsDecided(t *testing.T) {
-	redistest.Repeats(t)
 	for _, after := range []int{math.MaxInt, 0, 2} {
 		c := &redistest.Cutter{Delay: 100 * time.Millisecond}
 		withCutter(t, c, func(client *Client, l []*RateLimiter) {

@@ -435,7 +435,6 @@ func TestFullPoolIsNoOutage(t *testing.T) {
 // TestCrowdIsNoOutage has a crowd ask for what is not there, all at once. Redis replies as fast as it can, so nobody is granted
 // anything. How long each call takes is up to the machine.
 func TestCrowdIsNoOutage(t *testing.T) {
-	redistest.Repeats(t)
 	size := redistest.Cases(5_000, 50_000)
 	w := newCrowded(t)
 	limiters := make([]*RateLimiter, size)
@@ -660,7 +659,6 @@ func TestBrokenIdleConnectionsAreNoOutage(t *testing.T) {
 // TestASilenceIsKnownWhateverIsAsked freezes Redis beside one caller with short deadlines, whose calls take nothing:
 // the outage is known, and ends.
 func TestASilenceIsKnownWhateverIsAsked(t *testing.T) {
-	redistest.Repeats(t)
 	s := redistest.Start(t)
 	for name, call := range map[string]func(context.Context, *RateLimiter) error{
 		"Peek": func(ctx context.Context, l *RateLimiter) error { _, err := l.Peek(ctx, 1); return err },

@@ -43,7 +43,6 @@ func together(n int, f func(i int)) {
 // granted permits, and calls that give them back. Nothing is taken twice, and nobody gets back what others hold. Every caller is
 // told what became of its call, or, without replays, that this is not known.
 func TestReplyThatEndsEarly(t *testing.T) {
-	redistest.Repeats(t)
 	const keys, others, permits = 3, 50, 7
 	algorithms := roomy(100_000)
 	algorithms["calendar quota"] = CalendarQuota{Permits: 100_000, Per: Month, Location: time.UTC}

@@ -49,7 +49,6 @@ func lossy(t *testing.T) (process func(name string, a Algorithm) *Shared, direct
 // TestRepliesLostOnARealServer checks what is spent when one reply in ten is lost to processes whose callers share calls and
 // settle what they are granted, and one call in seven arrives twice.
 func TestRepliesLostOnARealServer(t *testing.T) {
-	redistest.Repeats(t)
 	process, direct, proxy := lossy(t)
 	const processes, callers, calls, most = 4, 8, 30, 20
 	for kind, a := range roomy(1_000_000) {
