@@ -23,8 +23,9 @@
 # something else.
 #
 # RATELIMITER_LONG=1 (`make test-long`) draws new cases each time, ten times as
-# many of each property and all of those that are long and rare, makes every
-# lane look for races, and runs the lanes one after another.
+# many of each property and all of those that are long and rare, makes unit,
+# compat, bench and the whole of redis look for races, and runs the lanes one
+# after another.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 root=$PWD
@@ -241,7 +242,7 @@ run_bench() {
     if ! command -v redis-server >/dev/null; then
         not_run bench "install redis-server"
     elif benchmarks/prepare.sh; then
-        lane bench benchmarks ./... RATELIMITER_LANE=redis -- -short
+        lane bench benchmarks ./... RATELIMITER_LANE=redis -- -short ${detector_if_long[@]+"${detector_if_long[@]}"}
     else
         not_run bench "install openjdk-17-jdk-headless and maven"
     fi
@@ -262,7 +263,7 @@ run_page() {
 
 # The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, profiles,
 # pages and examples, and of what operators have. Packages that neither ask a server nor start a goroutine would only repeat the lane
-# unit. In a long run everything is under the race detector.
+# unit. In a long run all of them are in one part, under the race detector.
 run_redis() {
     local all tools="/scripts|/docs|/httplimit/platform|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*"
     local repeat="/httplimit/rulefile|/httplimit/internal/.*|/internal/wire|/internal/engine/fair|/internal/http/authority|/internal/http/muxpattern"
@@ -271,11 +272,14 @@ run_redis() {
         not_run redis "install redis-server"
         return
     fi
-    [ -z "$long" ] || tools="none" repeat="none"
-    [ -n "$long" ] || : >"$work/redis-tools.closed"
+    if [ -n "$long" ]; then
+        lane redis . "./... $programs" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
+        return
+    fi
+    : >"$work/redis-tools.closed"
     all=$(go list ./... $programs | grep -vxE "$path($repeat)")
     lane redis . "$(grep -vxE "$path($tools)" <<<"$all" | xargs)" RATELIMITER_LANE=redis -- ${detector[@]+"${detector[@]}"}
-    [ -n "$long" ] || lane redis-tools . "$(grep -xE "$path($tools)" <<<"$all" | xargs)" RATELIMITER_LANE=redis --
+    lane redis-tools . "$(grep -xE "$path($tools)" <<<"$all" | xargs)" RATELIMITER_LANE=redis --
 }
 
 # What a server decides, on a valkey-server: the scripts, which of their calls travel together, what is found out about a server,
