@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -43,7 +42,7 @@ const (
 type waiter struct {
 	ctx       context.Context
 	n         int64
-	came      int64         // which of the callers of the limiter it was
+	came      time.Time
 	deadline  time.Time     // zero for none
 	byContext bool          // it is that of ctx
 	due       time.Time     // when it can be served, if it has been told; only that of the head is kept up to date
@@ -67,7 +66,6 @@ type queue struct {
 
 // queues are the queues of all keys of a limiter.
 type queues struct {
-	came   atomic.Int64 // how many callers came
 	mu     sync.Mutex
 	queues map[string]*queue
 }
@@ -117,7 +115,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	}
 	begin := time.Now()
 	left, byContext := TimeLeft(ctx, timeout)
-	w := &waiter{ctx: ctx, n: n, came: s.config.queues.came.Add(1), byContext: byContext, done: make(chan struct{})}
+	w := &waiter{ctx: ctx, n: n, came: begin, byContext: byContext, done: make(chan struct{})}
 	if left < math.MaxInt64 {
 		w.deadline = begin.Add(left)
 	}
@@ -175,7 +173,7 @@ func (qs *queues) join(s *Shared, w *waiter) *queue {
 		go q.run(qs)
 	}
 	i := len(q.waiters)
-	for i > 0 && q.waiters[i-1].came > w.came && q.waiters[i-1].asked.IsZero() {
+	for i > 0 && q.waiters[i-1].came.After(w.came) && q.waiters[i-1].asked.IsZero() {
 		i--
 	}
 	q.waiters = slices.Insert(q.waiters, i, w)
