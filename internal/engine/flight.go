@@ -192,7 +192,10 @@ func (f *flight) step() (more bool) {
 			return false
 		}
 	}
-	begin := time.Now()
+	begin := f.begin // of the one step in the goroutine of its caller
+	if !f.inline {
+		begin = time.Now()
+	}
 	if f.next != asksAgain {
 		f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
 	}

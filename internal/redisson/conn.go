@@ -168,9 +168,13 @@ func ms(n int64) time.Duration {
 // once makes one attempt at a command of s that the given number of requests share. The command may share a round trip
 // with others unless alone is set.
 func (l *Limiter) once(ctx context.Context, s *Script, cmd []any, requests int64, alone bool) (any, error) {
-	begin, to := time.Now(), l.sender
+	to := l.sender
 	if alone {
 		to = dispatch.Alone(to)
+	}
+	var begin time.Time
+	if l.Called != nil {
+		begin = time.Now()
 	}
 	raw, err := s.Once(ctx, to, cmd)
 	if err != nil {
