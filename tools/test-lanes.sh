@@ -8,11 +8,10 @@
 # The lanes otlp, sdk and frameworks, which compile for minutes what others have
 # written, and release run when they are named, and in a long run.
 #
-# The lanes run in three columns beside each other: compat, bench and page, whose
-# JVMs and browser sleep most of the time, valkey, servers and checks; redis;
-# unit, oldest, otlp, sdk, frameworks and release, whose time is virtual or of no
-# matter.
-# Each of these has a higher priority than the next. The first is heard while it
+# The lanes run in columns beside each other: compat, bench and page, whose JVMs
+# and browser sleep most of the time, valkey and servers; redis; unit, oldest,
+# otlp, sdk, frameworks and release, whose time is virtual or of no matter. The
+# lane checks begins while servers are installed. Each of these has a higher priority than the next. The first is heard while it
 # runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
@@ -133,19 +132,15 @@ formatted() { # gofmt lists the files it would change and exits 0
     [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
 }
 
-# alone vets each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work. What is
-# for importers is vetted by the oldest Go that they may have, for which the lane oldest compiles, too. Modules that go.work does not
-# name are vetted by their lanes.
+# alone vets each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work. Modules
+# that go.work does not name are vetted by their lanes.
 alone() {
-    local dir oldest toolchain
-    oldest=$(awk '$1 == "go" { print $2 }' go.mod)
+    local dir
     for dir in otlp_test sdk_test examples/frameworks; do
         in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
     done
     for dir in $(go list -m -f '{{.Dir}}'); do
-        toolchain=local
-        if grep -qx "go $oldest" "$dir/go.mod"; then toolchain=go$oldest; fi
-        in_module "$dir" env GOWORK=off "GOTOOLCHAIN=$toolchain" go vet ./... || { echo "in $dir, with GOWORK=off and GOTOOLCHAIN=$toolchain"; return 1; }
+        in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
         in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
     done
 }
@@ -173,9 +168,17 @@ run_checks() {
     close checks "$ok" "$bad" 0
 }
 
-# What a release would prove before it tags: that each module builds and installs from a module proxy.
+# What a release would prove before it tags: that each module builds and installs from a module proxy, and what is for importers by
+# the oldest Go that they may have, too; the lane oldest tests the root module so.
 run_release() {
-    if VERSION=v0.1.0 DRY=1 tools/release.sh; then close release 1 0 0; else close release 0 1 0; fi
+    local dir oldest ok=0 bad=0
+    oldest=$(awk '$1 == "go" { print $2 }' go.mod)
+    if VERSION=v0.1.0 DRY=1 tools/release.sh; then ok=1; else bad=1; fi
+    for dir in $(go list -m -f '{{.Dir}}'); do
+        grep -qx "go $oldest" "$dir/go.mod" || continue
+        if in_module "$dir" env GOWORK=off "GOTOOLCHAIN=go$oldest" go build ./...; then ok=$((ok + 1)); else bad=$((bad + 1)); fi
+    done
+    close release "$ok" "$bad" 0
 }
 
 # Virtual time on miniredis; go-redis as the modules of go.work have it together, the newest.
@@ -262,10 +265,11 @@ run_page() {
 }
 
 # The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, profiles,
-# pages and examples, and of what operators have. Packages that neither ask a server nor start a goroutine would only repeat the lane
+# pages and examples, of what operators have, and of the modules for gRPC and metrics, for which much would be compiled once more. Packages that neither ask a server nor start a goroutine would only repeat the lane
 # unit. In a long run all of them are in one part, under the race detector.
 run_redis() {
     local all tools="/scripts|/docs|/httplimit/platform|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*"
+    tools="$tools|/grpclimit|/otelratelimiter|/prometheusratelimiter"
     local repeat="/httplimit/rulefile|/httplimit/internal/.*|/internal/wire|/internal/engine/fair|/internal/http/authority|/internal/http/muxpattern"
     repeat="$repeat|/internal/ops/rights|/internal/ops/shell|/internal/ops/version|/internal/test/explore|/internal/test/proptest"
     if ! command -v redis-server >/dev/null; then
@@ -335,7 +339,6 @@ chosen page && servers+=(chromium)
 chosen valkey && servers+=(valkey-server)
 chosen servers && servers+=(redis-server lua5.4)
 { chosen unit || chosen redis || chosen valkey; } && servers+=(zsh fish) # whose completion is tested
-[ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"
 
 detector=(-race)
 if [ "$(go env CGO_ENABLED)" != 1 ]; then
@@ -377,12 +380,21 @@ column() {
     columns+=("$!")
 }
 
+install_servers() { [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"; }
+
 # shellcheck disable=SC2086 # lists of words
 if [ -n "$long" ]; then
+    install_servers
     run $lanes
 else
-    here=
-    for those in "compat bench page valkey servers checks" "redis" "unit oldest otlp sdk frameworks release"; do
+    here= first="compat bench page valkey servers"
+    if [ ${#servers[@]} -gt 0 ] && chosen checks; then
+        column checks # which needs none of these, and compiles meanwhile
+    else
+        first="$first checks"
+    fi
+    install_servers
+    for those in "$first" "redis" "unit oldest otlp sdk frameworks release"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then
