@@ -257,9 +257,7 @@ func TestKeepStateWithALowerRate(t *testing.T) {
 			w.granted(2)
 		}
 		require.True(t, must(w.l.UpdateRate(w.ctx, overall(5, time.Second), KeepState()))(t))
-		require.EqualValues(t, 0, w.value(), "as Redisson has it")
-		used, _ := w.used()
-		require.EqualValues(t, 5, used)
+		w.holds(w.l, 5, 100)
 		w.available(0)
 		w.rejected(1, 980*time.Millisecond) // until 4 of the last 5 are left
 		for w.elapsed() < 1400*time.Millisecond {
@@ -291,6 +289,43 @@ func TestKeepStateWithALowerRate(t *testing.T) {
 			w.granted(3)
 		})
 	})
+	t.Run("what is given back frees nothing that the rate lacks", func(t *testing.T) {
+		for how, give := range map[string]func(*world, *Grant) error{
+			"Cancel":  func(w *world, g *Grant) error { return g.Cancel(w.ctx) },
+			"Settle":  func(w *world, g *Grant) error { return g.Settle(w.ctx, 2) },
+			"Release": func(w *world, _ *Grant) error { return w.l.Release(w.ctx, 5) },
+		} {
+			for _, to := range []int64{3, 5, 7} {
+				inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+					w.granted(5)
+					w.at(100 * time.Millisecond)
+					grant := must(w.l.AcquireGrant(w.ctx, 5))(t)
+					require.NoError(t, w.l.SetRate(w.ctx, overall(to, time.Second), KeepState()))
+					require.NoError(t, give(w, grant))
+					left := int64(5) // are in use
+					if how == "Settle" {
+						left = 7
+					}
+					w.holds(w.l, to, left)
+					w.available(max(0, to-left))
+				})
+			}
+		}
+	})
+	t.Run("by another client, and raised again", func(t *testing.T) {
+		rate := Rate{Type: PerClient, Permits: 12, Interval: time.Hour}
+		inWorld(t, rate, func(t *testing.T, w *world) {
+			other := must(New(w.rdb))(t)
+			defer other.Close()
+			w.granted(12)
+			for _, n := range []int64{2, 12} {
+				rate.Permits = n
+				require.NoError(t, other.RateLimiter(w.l.Name()).SetRate(w.ctx, rate, KeepState()))
+				w.rejected(1, time.Hour)
+			}
+			w.holds(w.l, 12, 12)
+		})
+	})
 	t.Run("and raised again", func(t *testing.T) { // Redisson frees what the lower rate had no room for
 		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 			w.granted(4)
@@ -298,7 +333,7 @@ func TestKeepStateWithALowerRate(t *testing.T) {
 			w.granted(4)
 			for _, n := range []int64{6, 5, 5} {
 				require.NoError(t, w.l.SetRate(w.ctx, overall(n, time.Second), KeepState()))
-				w.holds(w.l, n, n)
+				w.holds(w.l, n, 8)
 			}
 			require.NoError(t, w.l.SetRate(w.ctx, overall(10, time.Second), KeepState()))
 			w.holds(w.l, 10, 8)
@@ -308,13 +343,12 @@ func TestKeepStateWithALowerRate(t *testing.T) {
 			w.granted(8)
 		})
 	})
-	t.Run("of more grants than one call parks", func(t *testing.T) { // the rest stays, and no permit comes back before it has expired
+	t.Run("of more grants than one call adds up", func(t *testing.T) { // the rest stays, and no permit comes back before it has expired
 		inWorld(t, overall(516, time.Second), func(t *testing.T, w *world) {
 			w.fill(0, 516)
 			w.setValue(0)
 			require.NoError(t, w.l.SetRate(w.ctx, overall(3, time.Second), KeepState()))
-			w.holds(w.l, 3, 4)
-			require.EqualValues(t, -1, w.value())
+			w.holds(w.l, 3, 516)
 			w.rejected(1, time.Second)
 			w.at(time.Second)
 			w.granted(3)

@@ -658,3 +658,45 @@ func TestCoolDownAndWhatIsGivenBack(t *testing.T) {
 		}
 	}
 }
+
+// TestIntervalInACoolDown checks that what is in use when a cool-down begins counts for one interval of the rate that is in force, whichever
+// came between, and whether the cool-down is lifted or not.
+func TestIntervalInACoolDown(t *testing.T) {
+	for _, intervals := range [][]int{{104}, {1200}, {30}, {104, 60}, {1200, 60}, {30, 60}, {30, 104}, {104, 30}, {61, 1200, 61}} {
+		for _, coolDown := range []int{60, 70} {
+			for lifted := -1; lifted <= len(intervals); lifted++ { // before which of them, or not at all
+				t.Run(fmt.Sprintf("%v, %d s, lifted %d", intervals, coolDown, lifted), func(t *testing.T) {
+					inWorld(t, overall(100, time.Minute), func(t *testing.T, w *world) {
+						lift := func(i int) {
+							if i == lifted {
+								require.True(t, must(w.l.Admin().LiftCoolDown(w.ctx))(t))
+							}
+						}
+						w.granted(90)
+						w.at(time.Second)
+						require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(time.Duration(coolDown)*time.Second)))
+						free := 0
+						for i, s := range intervals {
+							lift(i)
+							w.at(time.Duration(i+2) * time.Second)
+							require.NoError(t, w.l.SetRate(w.ctx, overall(100, time.Duration(s)*time.Second), KeepState()))
+							free = s
+						}
+						lift(len(intervals))
+						if lifted < 0 {
+							free = max(free, coolDown)
+							if coolDown > intervals[len(intervals)-1] {
+								w.at(time.Duration(coolDown)*time.Second - time.Millisecond)
+								w.rejected(1, time.Millisecond)
+							}
+						}
+						w.at(time.Duration(free)*time.Second - time.Millisecond)
+						w.rejected(100, time.Millisecond)
+						w.at(time.Duration(free) * time.Second)
+						w.granted(100)
+					})
+				})
+			}
+		}
+	}
+}

@@ -652,7 +652,7 @@ func TestOperationsThatAreSentAgain(t *testing.T) {
 			lower := rate
 			lower.Permits = 3
 			require.NoError(t, w.l.SetRate(w.ctx, lower, KeepState()))
-			holds(3, 3)
+			holds(3, 4)
 			require.NoError(t, w.l.SetRate(w.ctx, rate, KeepState()))
 			holds(10, 4)
 			require.NoError(t, healed(w.ctx, w.l, permit.Type(rate.Type), permit.Checked))

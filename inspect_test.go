@@ -283,8 +283,8 @@ func TestALowerRateFitsAllClients(t *testing.T) {
 	clients := map[string]struct{ before, after state }{
 		"some are left":          {state{15, 5, 0}, state{"5", 5, 0}},
 		"and it expires":         {state{15, 5, ttl}, state{"5", 5, ttl}},
-		"too many are in use":    {state{4, 16, 0}, state{"0", 10, 0}},
-		"too many by far":        {state{15, 900, 0}, state{"0", 10, 0}},
+		"too many are in use":    {state{4, 16, 0}, state{"-6", 16, 0}},
+		"too many by far":        {state{15, 900, 0}, state{"-890", 900, 0}},
 		uuid.NewString():         {state{20, 0, ttl}, state{"10", 0, ttl}}, // none is in use
 		"the value is lost":      {state{nil, 5, ttl}, state{"5", 5, ttl}},
 		"the value is no number": {state{"x", 5, 0}, state{"5", 5, 0}},

@@ -693,9 +693,6 @@ func TestRights(t *testing.T) {
 		"~{orders}2", "~{orders}2:*"}
 	var ofAcquire []string
 	for _, role := range []rights.Role{rights.Acquire, rights.Administer} {
-		if role == rights.Administer {
-			keys = append(keys, "~{orders}:parked", "~{orders}:parked:*")
-		}
 		rules := slices.Concat(keys, rights.Rules(slices.Concat(rights.Of(role, name, "c", permit.Overall), rights.Connection(3, false))))
 		rejected, err := asUser(t, admin, role, name, 3, rules)
 		require.NoError(t, err, role)

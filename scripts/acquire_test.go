@@ -28,12 +28,12 @@ func after(s state) *state { return &s }
 
 // keeping returns a limiter that has a keepAliveTime of ten minutes.
 func keeping(ttl time.Duration, value string, members ...member) state {
-	return state{hash: hash("keepAliveTime", "600000"), value: value, members: members, ttls: [4]time.Duration{ttl, ttl, ttl}}
+	return state{hash: hash("keepAliveTime", "600000"), value: value, members: members, ttls: [3]time.Duration{ttl, ttl, ttl}}
 }
 
 // ofClient returns a PER_CLIENT limiter of which the keys of the client have a TTL, 0 for none.
 func ofClient(ttl time.Duration, value string, members ...member) state {
-	return state{hash: hash("type", "1"), value: value, members: members, ttls: [4]time.Duration{0, ttl, ttl}}
+	return state{hash: hash("type", "1"), value: value, members: members, ttls: [3]time.Duration{0, ttl, ttl}}
 }
 
 // usualRows are calls of scripts/acquire.lua. Of whatever is unusual it changes nothing.
@@ -69,11 +69,11 @@ var usualRows = []row{
 
 	{"acquire", "keepAliveTime", state{hash: hash("keepAliveTime", "600000"), value: "10"}, asks(1, 1, 1), "0", "0 9 now 10 1000 600000 1",
 		&state{hash: hash("keepAliveTime", "600000"), value: "9", members: []member{{0, own(0, 1)}},
-			ttls: [4]time.Duration{10 * time.Minute, 10 * time.Minute, 10 * time.Minute}}},
-	{"acquire", "the TTL of the hash", state{hash: hash(), value: "10", ttls: [4]time.Duration{20 * time.Minute}}, asks(1, 1, 1), "0", "0 9 now 10 1000 0 1",
-		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}, ttls: [4]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
+			ttls: [3]time.Duration{10 * time.Minute, 10 * time.Minute, 10 * time.Minute}}},
+	{"acquire", "the TTL of the hash", state{hash: hash(), value: "10", ttls: [3]time.Duration{20 * time.Minute}}, asks(1, 1, 1), "0", "0 9 now 10 1000 0 1",
+		&state{hash: hash(), value: "9", members: []member{{0, own(0, 1)}}, ttls: [3]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
 	{"acquire", "of a client that may not come back", state{hash: hash("type", "1"), value: "10"}, asks(1, 1, 1, 3_600_000), "1", "0 9 now 10 1000 0 0",
-		&state{hash: hash("type", "1"), value: "9", members: []member{{0, own(0, 1)}}, ttls: [4]time.Duration{0, time.Hour, time.Hour}}},
+		&state{hash: hash("type", "1"), value: "9", members: []member{{0, own(0, 1)}}, ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
 
 	// The hash had no TTL a moment ago, and neither is a key new nor are all permits back: the keys are renewed all the same.
 	{"acquire", "each call renews keepAliveTime", keeping(2*time.Minute, "9", member{-100, java(1)}), asks(1, 1, 1), "0", "0 8 now 10 1000 600000 1",

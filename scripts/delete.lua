@@ -11,28 +11,19 @@
 -- KEYS[5]   sorted set: one member a grant, of the calling client
 -- KEYS[6]   string: who takes permits ahead of their return, OVERALL
 -- KEYS[7]   string: the same, of the calling client
--- KEYS[8]   string: what is parked, OVERALL
--- KEYS[9]   string: the same, of the calling client
 -- Returns   1 at least one key existed, 0 none did
 
 if redis.call('UNLINK', KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]) == 0 then
   return 0
 end
 -- What has the names of the other keys may be somebody else's, which does not look like ours.
-local function is(text, pattern)
-  return type(text) == 'string' and string.find(text, pattern)
+local function is_ours(text)
+  return type(text) == 'string' and string.find(text, '^%w+ %d+ %d+')
 end
-local queue, parked = '^%w+ %d+ %d+', '^parked %d%d%d%d%d%d%d%d%d'
-if is(redis.pcall('GET', KEYS[6]), queue) then
+if is_ours(redis.pcall('GET', KEYS[6])) then
   redis.call('UNLINK', KEYS[6])
 end
-if is(redis.pcall('GET', KEYS[7]), queue) then
+if is_ours(redis.pcall('GET', KEYS[7])) then
   redis.call('UNLINK', KEYS[7])
-end
-if is(redis.pcall('GET', KEYS[8]), parked) then
-  redis.call('UNLINK', KEYS[8])
-end
-if is(redis.pcall('GET', KEYS[9]), parked) then
-  redis.call('UNLINK', KEYS[9])
 end
 return 1

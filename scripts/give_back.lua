@@ -4,7 +4,7 @@
 -- release gives back the newest grants, whoever's they are; this one the grant of a caller that left
 -- before its answer came, or that has used another number of permits than it asked for. A member that is no
 -- longer there has expired, and its permits are back already: so the script may run twice. Of a grant of
--- which a lower rate has parked a part, the rest comes back. In a cool-down it comes back when that ends.
+-- which heal has taken out a part, the rest comes back. In a cool-down it comes back when that ends.
 --
 -- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown and how far heal has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
@@ -35,7 +35,7 @@ local long = #ARGV[2] == LC0I
 local back, grant, to = tonumber(ARGV[4]), ARGV[2], ARGV[3] ~= '' and ARGV[3]
 local score = redis.call('ZSCORE', KEYS[3], grant)
 if not score and back > 0 then
-  -- The oldest of those that are left is the one of which a part may be parked.
+  -- The oldest of those that are left is the one of which a part may be gone.
   local stay, oldest = permits_of(grant) - back, redis.call('ZRANGE', KEYS[3], 0, 63, 'WITHSCORES')
   for i = 1, #oldest, 2 do
     local m, n = ARGV[2], permits_of(oldest[i])

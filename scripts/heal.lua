@@ -23,7 +23,7 @@
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
---           add up whatever there is to do before; lowered: the rate was lowered: what is too much comes off value first
+--           add up whatever there is to do before; lowered: the rate was lowered: what is too much comes off value
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
 -- ARGV[5]   members changed so far, as the call before has replied; left out to start, as is what follows
@@ -193,22 +193,19 @@ elseif not begun then
   end
 end
 
--- trim takes up to n permits out of a page of the oldest members, in a cool-down those before that nobody had, and
--- returns how many it has taken.
+-- trim takes up to n permits out of a page of the oldest members, and returns how many it has taken.
 local function trim(n)
   local page, over = redis.call('ZRANGE', KEYS[3], 0, 1023, 'WITHSCORES'), n
-  for pass = cooling and 1 or 2, 2 do
-    for i = 1, #page, 2 do
-      local m = page[i]
-      if over > 0 and m and (pass == 2 or block_at(m) == 0) then
-        local n = permits_of(m) - math.min(permits_of(m), over)
-        over, page[i] = over - permits_of(m) + n, false
-        if n > 0 then
-          --#use shrink
-          redis.call('ZADD', KEYS[3], page[i + 1], smaller)
-        end
-        redis.call('ZREM', KEYS[3], m)
+  for i = 1, #page, 2 do
+    local m = page[i]
+    if over > 0 then
+      local n = permits_of(m) - math.min(permits_of(m), over)
+      over = over - permits_of(m) + n
+      if n > 0 then
+        --#use shrink
+        redis.call('ZADD', KEYS[3], page[i + 1], smaller)
       end
+      redis.call('ZREM', KEYS[3], m)
     end
   end
   return n - over
@@ -273,8 +270,8 @@ end
 
 -- Settle. Of a value that was lost, or is beyond the rate, nothing is believed. Otherwise what is too much goes from the
 -- oldest members, so that a release by Java keeps what it gave, as far as those of a page stand for it, and the rest comes
--- off value, below 0 if need be: then the window has no room until that has expired. Where the rate was lowered value comes
--- first, and no member goes where it is below 0 already: that would make room for a reservation.
+-- off value, below 0 if need be: then the window has no room until that has expired. Where the rate was lowered no member
+-- goes: a higher one would find less in use than there is, and a reservation would have room that is none.
 if not stored and card == 0 then
   return done() -- nobody has used it yet
 end
@@ -282,9 +279,7 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
-  if says(ARGV[2], 'lowered') then
-    left = left + (left < 0 and value >= 0 and trim(-left) or 0)
-  elseif surplus > 0 and value + freed <= rate and not cooling then
+  if surplus > 0 and value + freed <= rate and not cooling and not says(ARGV[2], 'lowered') then
     left = left + trim(surplus)
   end
 else

@@ -20,7 +20,7 @@ import (
 func TestWholeNumbersWrittenAsFloats(t *testing.T) {
 	fields := hash("rate", "10.0", "interval", "1000.0", "keepAliveTime", "600000.0")
 	state := func(value string, ttl time.Duration, m ...member) state {
-		return state{hash: fields, value: value, members: m, ttls: [4]time.Duration{ttl, ttl, ttl}}
+		return state{hash: fields, value: value, members: m, ttls: [3]time.Duration{ttl, ttl, ttl}}
 	}
 	old, one := member{-100, java(4)}, member{0, own(0, 1)}
 	before, took := state("6", 0, old), state("5", 10*time.Minute, old, one)

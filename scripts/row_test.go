@@ -34,8 +34,7 @@ type state struct {
 	members []member
 	ahead   string           // who takes permits ahead; "" if absent
 	other   bool             // whether there are keys of the other type
-	parked  string           // what a lower rate has parked; "" if absent
-	ttls    [4]time.Duration // of the hash, value, members and what is parked, 0 for none; rounded up to minutes
+	ttls    [3]time.Duration // of the hash, value and members, 0 for none; rounded up to minutes
 }
 
 // A member is a member whose score is at milliseconds after the call.
@@ -57,11 +56,11 @@ type row struct {
 }
 
 // keys are the keys of one row. Each row has its own.
-type keys [7]string
+type keys [6]string
 
 // keysOf returns keys whose names begin with prefix.
 func keysOf(prefix string) keys {
-	return keys{prefix, prefix + ":v", prefix + ":p", prefix + ":a", prefix + ":o:v", prefix + ":o:p", prefix + ":k"}
+	return keys{prefix, prefix + ":v", prefix + ":p", prefix + ":a", prefix + ":o:v", prefix + ":o:p"}
 }
 
 // of returns the keys of a script.
@@ -96,23 +95,17 @@ func (k keys) put(ctx context.Context, rdb *redis.Client, s state, base int64) e
 		pipe.Set(ctx, k[4], "1", 0)
 		pipe.ZAdd(ctx, k[5], redis.Z{Score: float64(base), Member: java(1)})
 	}
-	if s.parked != "" {
-		pipe.Set(ctx, k[6], s.parked, 0)
-	}
 	for _, m := range s.members {
 		pipe.ZAdd(ctx, k[2], redis.Z{Score: float64(base + m.at), Member: m.member})
 	}
 	for i, ttl := range s.ttls {
 		if ttl > 0 {
-			pipe.PExpire(ctx, k[ttlKeys[i]], ttl)
+			pipe.PExpire(ctx, k[i], ttl)
 		}
 	}
 	_, err := pipe.Exec(ctx)
 	return err
 }
-
-// ttlKeys are the keys of state.ttls.
-var ttlKeys = [4]int{0, 1, 2, 6}
 
 // text returns the state in a form that can be compared and read.
 func (s state) text() string {
@@ -131,7 +124,7 @@ func (s state) text() string {
 	for _, m := range members {
 		fmt.Fprintf(&b, "%d %q\n", m.at, m.member)
 	}
-	fmt.Fprintf(&b, "ahead %q, the other type %v, parked %q, TTLs %v\n", s.ahead, s.other, s.parked, s.ttls)
+	fmt.Fprintf(&b, "ahead %q, the other type %v, TTLs %v\n", s.ahead, s.other, s.ttls)
 	return b.String()
 }
 
@@ -140,15 +133,15 @@ func (k keys) get(ctx context.Context, rdb *redis.Client, base int64) (state, er
 	var s state
 	pipe := rdb.Pipeline()
 	fields, value, members := pipe.HGetAll(ctx, k[0]), pipe.Get(ctx, k[1]), pipe.ZRangeWithScores(ctx, k[2], 0, -1)
-	ahead, parked, others := pipe.Get(ctx, k[3]), pipe.Get(ctx, k[6]), pipe.Exists(ctx, k[4], k[5])
-	var ttls [4]*redis.DurationCmd
+	ahead, others := pipe.Get(ctx, k[3]), pipe.Exists(ctx, k[4], k[5])
+	var ttls [3]*redis.DurationCmd
 	for i := range ttls {
-		ttls[i] = pipe.PTTL(ctx, k[ttlKeys[i]])
+		ttls[i] = pipe.PTTL(ctx, k[i])
 	}
 	if _, err := pipe.Exec(ctx); err != nil && err != redis.Nil {
 		return s, err
 	}
-	s.hash, s.value, s.ahead, s.parked, s.other = fields.Val(), value.Val(), ahead.Val(), parked.Val(), others.Val() > 0
+	s.hash, s.value, s.ahead, s.other = fields.Val(), value.Val(), ahead.Val(), others.Val() > 0
 	if v, ok := s.hash[k[2]]; ok {
 		delete(s.hash, k[2])
 		s.hash["counted"] = v

@@ -199,7 +199,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 		29 * time.Minute: time.Hour,
 	} {
 		state := func(value string, ttl time.Duration, m ...member) state {
-			return state{hash: hash("type", "1"), value: value, members: append(m, member{-100, java(4)}), ttls: [4]time.Duration{0, ttl, ttl}}
+			return state{hash: hash("type", "1"), value: value, members: append(m, member{-100, java(4)}), ttls: [3]time.Duration{0, ttl, ttl}}
 		}
 		before, after, smaller := state("6", ttl), state("5", then, member{0, own(0, 1)}), state("7", then)
 		smaller.members[0].member = java(3)
@@ -229,7 +229,7 @@ func TestFloorOfAcquireAll(t *testing.T) {
 func TestClientTTLOutlivesTwoIntervals(t *testing.T) {
 	const hour = 3_600_000
 	state := func(ttl time.Duration, value string, m ...member) state {
-		return state{hash: hash("type", "1", "interval", fmt.Sprint(hour)), value: value, members: append(m, member{-100, java(4)}), ttls: [4]time.Duration{0, ttl, ttl}}
+		return state{hash: hash("type", "1", "interval", fmt.Sprint(hour)), value: value, members: append(m, member{-100, java(4)}), ttls: [3]time.Duration{0, ttl, ttl}}
 	}
 	before, after, smaller := state(0, "6"), state(2*time.Hour, "5", member{0, own(0, 1)}), state(2*time.Hour, "7")
 	smaller.members[0].member = java(3)
@@ -250,7 +250,7 @@ func TestClientTTLOutlivesTwoIntervals(t *testing.T) {
 // forever: another client has removed that of the hash, and could not name these.
 func TestClientKeysLiveForever(t *testing.T) {
 	state := func(ttl time.Duration, value string, m ...member) state {
-		return state{hash: hash("type", "1"), value: value, members: append(m, member{-100, java(4)}), ttls: [4]time.Duration{0, ttl, ttl}}
+		return state{hash: hash("type", "1"), value: value, members: append(m, member{-100, java(4)}), ttls: [3]time.Duration{0, ttl, ttl}}
 	}
 	before, after, smaller := state(time.Hour, "6"), state(0, "5", member{0, own(0, 1)}), state(0, "7")
 	smaller.members[0].member = java(3)

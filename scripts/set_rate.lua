@@ -6,7 +6,6 @@
 -- KEYS[3]   sorted set: one member a grant, of the new type
 -- KEYS[4]   string: permits left, of the other type
 -- KEYS[5]   sorted set: one member a grant, of the other type
--- KEYS[6]   string: what is parked of the new type
 -- ARGV[1]   rate, permits
 -- ARGV[2]   interval, ms
 -- ARGV[3]   keepAliveTime, ms, 0 for none
@@ -22,7 +21,7 @@
 
 --#use says
 local conf = redis.call('HMGET', KEYS[1], 'type', 'coolDown', 'rate', 'interval')
-local was, parked = conf[1], redis.pcall('GET', KEYS[6])
+local was = conf[1]
 if not was and says(ARGV[6], 'exists') then
   return {0}
 end
@@ -64,47 +63,34 @@ local long = says(ARGV[6], 'long')
 --#use stamps
 --#use join_early
 
--- What else has the name of the key of what is parked is somebody else's.
-local score, from = string.match(type(parked) == 'string' and #parked > 26 and parked or '', '^parked (%d%d%d%d%d%d%d%d%d+%.?%d*) ()')
 local later = 0
 if not keeps or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
-  if score then
-    redis.call('UNLINK', KEYS[6])
-  end
   if till <= now then
     return {1, 0, others}
   end
   redis.call('SET', KEYS[2], string.format('%.0f', gain(rate, 0)))
 else
-  -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires
-  -- would free a permit which the new rate does not have. Here value is 0, too, and the oldest are parked, until used =
-  -- rate: the first permit then comes back exactly when the window has room for it. A value below 0 falls further, and none
-  -- go: they would make room for a reservation that waits for their return.
+  -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires would
+  -- free a permit which the new rate does not have. Here value falls below 0 by as many: the first permit comes back exactly
+  -- when the window has room for it, a higher rate soon after finds all that is in use, and what is given back frees none that
+  -- the rate lacks.
   local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
   --#use whole
-  local owing = not value or value < 0
-  -- At a higher rate what is parked comes into the set again, and has its room first.
-  if score and old and rate > old then
-    local m = sub(parked, from)
-    for _ = 1, 64 do -- what was parked of the same grant before may be in the set
-      if redis.call('ZADD', KEYS[3], 'NX', score, m) == 1 then
-        break
-      end
-      m = sub(m, 1, -6) .. char((byte(m, -5) + 1) % 256) .. sub(m, -4)
-    end
-    value = value and redis.call('INCRBY', KEYS[2], string.format('%.0f', -permits_of(m)))
-    redis.call('UNLINK', KEYS[6])
-    from = nil
-  end
   local used, left, card = 0, nil, redis.call('ZCARD', KEYS[3])
-  -- The blocks of a cool-down expire when they would have done, and what expires before its end by the new interval joins it.
-  local blocks = conf[2] and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
-  for i = 1, before and before ~= interval and #blocks or 0, 2 do
-    if block_at(blocks[i]) then
-      redis.call('ZADD', KEYS[3], string.format('%.0f', blocks[i + 1] + before - interval), blocks[i])
+  -- The blocks of a cool-down expire when they would have done. Those of grants that are in use beyond that, now that the
+  -- interval is longer, become grants again. What expires before the end by a shorter one joins it.
+  local blocks = conf[2] and before and before ~= interval and redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES') or {}
+  for i = 1, #blocks, 2 do
+    local m, ends = blocks[i], blocks[i + 1] + before
+    local t = block_at(m)
+    if t and t > 0 and t + interval > ends and redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', math.min(t, now)),
+      #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
+      redis.call('ZREM', KEYS[3], m)
+    elseif t then
+      redis.call('ZADD', KEYS[3], string.format('%.0f', ends - interval), m)
     end
   end
   if till > now then
@@ -114,10 +100,9 @@ else
   elseif card <= 512 then
     redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', string.format('%.0f', now - interval))
   end
-  local oldest, permits = redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES'), {}
-  for i = 1, #oldest, 2 do
-    permits[i] = permits_of(oldest[i])
-    used = used + permits[i]
+  local oldest = redis.call('ZRANGE', KEYS[3], 0, 511)
+  for i = 1, #oldest do
+    used = used + permits_of(oldest[i])
   end
   if card <= 512 then
     left = rate - used
@@ -127,43 +112,6 @@ else
     -- that was lost nothing is taken to be left. Each member holds a permit at least.
     local known = old and old >= 1 and old <= 9007199254740992
     left, later = math.min(known and (value or 0) + rate - old or 0, rate - card), 1
-  end
-  -- park takes out of the oldest grants what is too much, or out of the blocks of permits that were free when a cool-down
-  -- was set. Other blocks stay.
-  local last, taken = nil, 0
-  local function park(unused)
-    for i = 1, #oldest, 2 do
-      local m, was = oldest[i], permits[i]
-      --#use is_block
-      local nobodys = at and byte(m, at) % 128 == 0 and byte(m, at + 1) == 0
-      if left < 0 and was > 0 and (unused and nobodys or not unused and not at) then
-        local n = math.max(0, was + left)
-        if n > 0 then
-          --#use shrink
-          redis.call('ZADD', KEYS[3], oldest[i + 1], smaller)
-        end
-        redis.call('ZREM', KEYS[3], m)
-        permits[i], left = n, left + was - n
-        if not unused then
-          last, taken = i, taken + was - n
-        end
-      end
-    end
-  end
-  if not owing then
-    park(true)
-    park(false)
-  end
-  if taken > 0 then
-    -- Its id is of its own, so that nobody takes it for the last of those grants.
-    local n, m = math.min(4294967295, taken + (from and permits_of(parked) or 0)), oldest[last]
-    m = #m == BC0I and '\16~p~' .. sub(m, 5) or #m == LC0I and sub(m, 1, 8) .. '~p' .. sub(m, 11) or sub(m, 1, 1) .. char((byte(m, 2) + 1) % 256) .. sub(m, 3)
-    --#use shrink
-    local at = tonumber(oldest[last + 1])
-    local ends = math.min(at, now) + interval - now
-    if not parked or score then
-      redis.call('SET', KEYS[6], string.format('parked %.17g ', at) .. smaller, 'PX', string.format('%.0f', math.max(1, ends)))
-    end
   end
   if later == 1 and till > now then
     left = math.min(left, 0)

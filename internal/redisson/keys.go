@@ -40,12 +40,9 @@ func (k Keys) Ahead(t permit.Type) string {
 	return k.beside("ahead", t)
 }
 
-// Parked returns the key of the permits that a lower rate of type t has parked.
-func (k Keys) Parked(t permit.Type) string { return k.beside("parked", t) }
-
 // Everything returns the keys that a limiter may have, of both types.
 func (k Keys) Everything() []string {
-	return append(k.All(permit.Overall), k.Ahead(permit.Overall), k.Ahead(permit.PerClient), k.Parked(permit.Overall), k.Parked(permit.PerClient))
+	return append(k.All(permit.Overall), k.Ahead(permit.Overall), k.Ahead(permit.PerClient))
 }
 
 func (k Keys) beside(suffix string, t permit.Type) string {

@@ -31,7 +31,7 @@ func (l *Limiter) SetRate(r permit.Rate, mustExist, keepState bool) permit.Op[Ra
 	s, did, rest := l.Scripts.SetRate, RateSet{Fits: true}, []func(context.Context) (more bool, err error)(nil)
 	set := func(ctx context.Context) error {
 		words := words(word{mustExist, "exists"}, word{keepState, "keep"}, word{l.LongLength, "long"})
-		n, err := l.run(ctx, s, append(l.Keys.All(r.Type), l.Keys.Parked(r.Type)), r.Permits, r.Interval.Milliseconds(),
+		n, err := l.run(ctx, s, l.Keys.All(r.Type), r.Permits, r.Interval.Milliseconds(),
 			r.KeepAlive.Milliseconds(), wire(r.Type), l.now(), words, r.MinGap.Milliseconds())
 		if err != nil || n[0] == 0 {
 			return err

@@ -58,8 +58,8 @@ func forged(t *testing.T) (*Limiter, *forger) {
 	conn := NewConn(rdb, Config{Scripts: &Scripts{
 		Acquire: script("acquire", 3, 7).OptionalArgs(2), AcquireRest: script("acquire_rest", 3, 12).OptionalArgs(7), AcquireAll: script("acquire_all", 3*OneCallParts, 4+OneCallParts),
 		GiveBack: script("give_back", 3, 5), Reserve: script("reserve", 4, 9), Heal: script("heal", 3, 10).OptionalArgs(6),
-		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 6, 7), Available: script("available", 3, 5),
-		Release: script("release", 3, 4), Delete: script("delete", 9, 0), Expire: script("expire", 5, 3),
+		TrySetRate: script("try_set_rate", 1, 5), SetRate: script("set_rate", 5, 7), Available: script("available", 3, 5),
+		Release: script("release", 3, 4), Delete: script("delete", 7, 0), Expire: script("expire", 5, 3),
 		ClearExpire: script("clear_expire", 5, 0), ExpireTime: script("expire_time", 1, 0),
 		Rate: script("rate", 1, 0), Exists: script("exists", 1, 0), TTL: script("ttl", 1, 0), Inspect: script("inspect", 3, 3),
 	}})

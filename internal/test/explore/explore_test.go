@@ -102,9 +102,7 @@ var mutations = []mutation{
 	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "more than 2|the window"},
 	{"a check finds nothing", "acquire_rest", "sick = sick or not later and sum ~= rate", "", 0, "ask evict time", 5, "do not add up"},
 	{"a healer gives nothing back", "heal", "local left = rate - permits\n", "local left = value or rate - permits\n", 0, "ask evict time", 5, "do not add up"},
-	{"a lower rate leaves the permits in use", "set_rate", "if not owing then", "left = math.max(0, left) if false then", 0, "ask rate time", 4, "the window|more than"},
-	{"permits that are parked are forgotten", "set_rate", "if score and old and rate > old then", "if false then", 0, "ask rate time", 5, "the window"},
-	{"a lower rate makes room for a reservation", "set_rate", "if not owing then", "if true then", 0, "ask reserve rate time", 5, "the window|has no member"},
+	{"a lower rate leaves the permits in use", "set_rate", "left = rate - used", "left = math.max(0, rate - used)", 0, "ask rate time", 4, "the window|more than|do not add up"},
 	{"a sum does not know of a settled grant", "give_back", "replace(grant, score, to)",
 		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal refund", 5, "has no member"},
 	{"nor of one that is settled to more", "give_back", "replace(grant, score, to)",
@@ -117,7 +115,6 @@ var mutations = []mutation{
 	{"a refund in a cool-down is free at once", "give_back", "gain(math.min(back, math.max(0, rate - value)), value)", "math.min(back, math.max(0, rate - value))", 0, "ask cool refund time", 4, "in a cool-down"},
 	{"a refund in a cool-down is lost", "give_back", "if value and not malformed", "if till <= now and value", 0, "ask cool refund time", 4, "do not add up"},
 	{"a reservation that ends in a cool-down is free at once", "reserve", "gain(math.min(back - n, rate - value), value)", "math.min(back - n, rate - value)", 0, "cool reserve time", 4, "in a cool-down"},
-	{"what was parked expires in a cool-down", "set_rate", "if join_early() == 256 then", "if false then", 0, "ask cool rate time", 5, "expire in a cool-down"},
 	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 5, "are left"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask reserve time", 5, "takes longer"},
 }

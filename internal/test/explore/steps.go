@@ -258,16 +258,11 @@ func (w *world) heal(s *state, p, l int, c permit.HealCause) (bool, error) {
 	if hash.hash[set.name] != "" {
 		begun = redisson.HealState{0, 0, 1}
 	}
-	owing := w.owing(s, l)
 	next, done, err := w.limiters[p][l].HealStep(w.ctx, w.Type, c, 1, begun)
 	if errors.Is(err, permit.ErrNotInitialized) || begun == nil && done {
 		return false, nil
 	}
 	s.tell("p%d makes a call of heal for L%d: more to do %v, done %v", p, l, next != nil, done)
-	if err == nil && c == permit.Lowered {
-		w.save(s)
-		w.believe(s, l, number(hash.hash["rate"]), 0, owing)
-	}
 	return true, err
 }
 
@@ -385,78 +380,27 @@ func (w *world) setRate(s *state, l int, n int64, keep bool) (bool, error) {
 	if hash.hash["rate"] == strconv.FormatInt(n, 10) && keep {
 		return false, nil
 	}
-	owing := w.owing(s, l)
 	if _, err := w.limiters[0][l].SetRate(w.rate(n), false, keep).Run(w.ctx); err != nil {
 		return false, err
 	}
 	s.tell("p0 sets the rate of L%d to %d, keeps the permits in use: %v", l, n, keep)
 	w.save(s)
 	s.sick = s.sick || hash.hash == nil || w.Type == permit.PerClient
-	gone := uint(0)
 	if !keep {
-		gone = 1 << w.book(l, 0)
-	}
-	w.believe(s, l, n, gone, owing|1<<w.book(l, 0))
-	for i := range s.grants {
-		g := &s.grants[i]
-		_, _, set, _ := w.keysOf(s, g.owner, l)
-		if m, ok := set.memberOf(id(g.owner, g.seq)); w.book(g.limiter, g.owner) == w.book(l, 0) && (!ok || permitsOf(m.raw) < g.permits) {
-			g.veiled = true // a part of it is parked
+		for i := range s.grants {
+			if g := &s.grants[i]; w.book(g.limiter, g.owner) == w.book(l, 0) {
+				g.permits = 0
+			}
 		}
+		w.save(s)
 	}
-	w.save(s)
 	for p := range parties {
-		s.lowered |= 1 << w.book(l, p) // where permits are owed what is in use stays so
+		s.lowered |= 1 << w.book(l, p) // what is in use stays so
 		if hash.hash == nil {
 			w.forgive(s, l, p)
 		}
 	}
 	return true, nil
-}
-
-// owing returns the books of a limiter of which permits are owed, or may be: value is below 0, or lost.
-func (w *world) owing(s *state, l int) (books uint) {
-	for p := range parties {
-		if _, value, _, _ := w.keysOf(s, p, l); number(value.text) < 0 || value.text == "" {
-			books |= 1 << w.book(l, p)
-		}
-	}
-	return books
-}
-
-// believe takes out of the grants what Redis has taken out of its sets for a rate of n: all of those of the books that are
-// gone, and of the others the oldest of what is more than the rate, unless permits are owed or parked. Nobody knows which of those that
-// are veiled these are.
-func (w *world) believe(s *state, l int, n int64, gone, owing uint) {
-	slices.SortStableFunc(s.grants, func(a, b grant) int {
-		if a.veiled != b.veiled {
-			return map[bool]int{true: 1, false: -1}[a.veiled]
-		}
-		return int(b.at - a.at)
-	})
-	sums := map[int]int64{}
-	for i := range s.grants {
-		g := &s.grants[i]
-		book := w.book(g.limiter, g.owner)
-		if g.limiter != l {
-			continue
-		}
-		_, _, set, _ := w.keysOf(s, g.owner, l)
-		m, ok := set.memberOf(id(g.owner, g.seq))
-		switch {
-		case gone&(1<<book) != 0:
-			g.permits = 0
-		case owing&(1<<book) != 0:
-		case !g.veiled && !ok:
-			g.permits = 0
-		case g.veiled:
-			g.permits = max(0, min(g.permits, n-sums[book]))
-		default:
-			g.permits = min(g.permits, permitsOf(m.raw))
-		}
-		sums[book] += g.permits
-	}
-	w.save(s)
 }
 
 // coolDown has a limiter cool down for d, and re-open within so long from then on, both in ms.

@@ -62,7 +62,7 @@ func newWorld(cfg Config, scripts *redisson.Scripts) (*world, error) {
 		for p := range w.limiters {
 			keys := redisson.NewKeys(name, clientID(p))
 			w.limiters[p] = append(w.limiters[p], &redisson.Limiter{Conn: conn, Name: name, Keys: keys})
-			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type), keys.Parked(cfg.Type))
+			w.names = append(append(w.names, keys.Of(cfg.Type)...), keys.Ahead(cfg.Type))
 		}
 	}
 	slices.Sort(w.names)
