@@ -4,7 +4,6 @@ package compat_test
 
 import (
 	"fmt"
-	"math"
 	"slices"
 )
 
@@ -47,7 +46,7 @@ func (c twinCase) permits() (s twinSlot, expired, live twinMembers) {
 
 // balanced returns the states that a check by our acquire can turn this one into, where value and the grants add up
 // to less or more than the rate: value is raised, or the oldest grants are removed, or, where our client knows that
-// the rate was lowered, value is reduced first and the grants until it is not below 0.
+// the rate was lowered, value falls, below 0 if need be.
 func (c twinCase) balanced() (states []twinState) {
 	s, expired, _ := c.permits()
 	rate := c.before.number("rate")
@@ -73,14 +72,7 @@ func (c twinCase) balanced() (states []twinState) {
 		return states
 	}
 	change(s.value, over)
-	if s.value+expired.total() < 0 {
-		change(s.value-over, 0)
-	}
-	less := max(0, min(over, s.value+expired.total())) // expired grants come back first
-	change(s.value-less, over-less)
-	if left := s.value - less + expired.total(); left < 0 { // then more goes, until nothing is owed
-		change(-expired.total(), over-less-left)
-	}
+	change(s.value-over, 0)
 	return states
 }
 
@@ -187,15 +179,11 @@ func (c twinCase) sound(did twinOutcome, byUs bool) error {
 		return nil
 	}
 	keeps := c.op.setsRate() && c.op.keep
-	healthy := func(s twinState, least int64) bool {
+	healthy := func(s twinState) bool {
 		slot := s.slots[c.slot]
-		return !slot.has && len(slot.members) == 0 || slot.has && slot.value >= least && slot.value+slot.members.total() == s.number("rate")
+		return !slot.has && len(slot.members) == 0 || slot.has && slot.value+slot.members.total() == s.number("rate")
 	}
-	least := int64(0)
-	if keeps && len(c.before.slots[c.slot].members) > setBound {
-		least = math.MinInt64 // see fits
-	}
-	if !healthy(c.before, 0) || healthy(did.state, least) {
+	if !healthy(c.before) || healthy(did.state) {
 		return nil
 	}
 	if !byUs && (c.op.name == "release" || keeps || c.op.permits < 1) {

@@ -102,7 +102,7 @@ var twinRows = []twinRow{
 		return true
 	}},
 	{id: "7", title: "a call reclaims so many grants and no more", alters: alterBounded},
-	{id: "18", title: "a lower rate with the state kept: the oldest grants go", alters: func(c twinCase, w *twinOutcome) bool {
+	{id: "18", title: "a lower rate with the state kept: fewer than 0 permits are left", alters: func(c twinCase, w *twinOutcome) bool {
 		if !c.keeps(w) {
 			return false
 		}
@@ -112,11 +112,7 @@ var twinRows = []twinRow{
 		if live.total() <= c.op.rate || len(c.before.slots[c.slot].members) > setBound {
 			return false
 		}
-		if was := c.before.slots[c.slot]; !was.has || was.value < 0 {
-			s.has, s.value = true, c.op.rate-live.total() // below 0, and no grant goes: a reservation may wait for them
-			return true
-		}
-		s.members = live.newest(c.op.rate)
+		s.has, s.value = true, c.op.rate-live.total()
 		return true
 	}},
 	{id: "12 (others)", title: "a lower rate, or a longer interval, fits the permits of the other clients", alters: alterOthers},
@@ -217,7 +213,7 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		return true
 	case c.keeps(w) && len(c.before.slots[c.slot].members) > setBound:
 		was, s := c.before.slots[c.slot], &w.state.slots[c.slot]
-		s.members = was.fits(c.op.rate, c.before.number("rate"))
+		s.members = was.members
 		s.value = c.op.rate - s.members.total()
 		if s.permitsTTL == noKey { // all were expired
 			s.permitsTTL = max(w.state.hashTTL, c.before.slots[c.slot].permitsTTL)
@@ -225,24 +221,6 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		return true
 	}
 	return false
-}
-
-// fits returns what a new rate leaves of more members than one call looks at. The value changes by as much as the rate, and
-// the oldest setBound members make up for what that is below 0. If they suffice heal takes out what is still too much,
-// and if they do not the rest stays, as does everything where permits were owed before.
-func (s twinSlot) fits(rate, old int64) twinMembers {
-	value := int64(0)
-	if s.has {
-		value = s.value
-	}
-	below := -min(value+rate-old, rate-int64(len(s.members)))
-	switch {
-	case below > 0 && (!s.has || s.value < 0):
-		return s.members
-	case s.members[:setBound].total() < below:
-		return s.members[setBound:]
-	}
-	return s.members.newest(rate)
 }
 
 // alterOthers explains what a rate of ours that is lower than before, whose hash was lost, or that keeps the state for a longer
@@ -265,9 +243,6 @@ func alterOthers(c twinCase, w *twinOutcome) bool {
 			s.valueTTL = s.permitsTTL
 		} else if !s.has {
 			s.valueTTL = noTTL
-		}
-		if s.has && s.value >= 0 {
-			members = members.newest(c.op.rate)
 		}
 		left := c.op.rate - members.total()
 		changed = changed || !s.has || s.value != left || used > c.op.rate

@@ -277,18 +277,6 @@ func (l twinMembers) total() (n int64) {
 	return n
 }
 
-// newest returns the newest n permits of l.
-func (l twinMembers) newest(n int64) (out twinMembers) {
-	for _, m := range slices.Backward(l) {
-		if m.permits = min(m.permits, n); m.permits > 0 {
-			out = append(out, m)
-		}
-		n -= m.permits
-	}
-	slices.Reverse(out)
-	return out
-}
-
 // oldest returns the oldest n permits of l.
 func (l twinMembers) oldest(n int64) (out twinMembers) {
 	for _, m := range l {

@@ -165,10 +165,6 @@ func (w *twinWorld) both(ctx context.Context, c twinCase, byUs bool, random stri
 	}
 	theirs := w.jar.send(ctx, pipe, c.op, w.name[1], id, c.now, random)
 	looks := []*redis.Cmd{twinLook.Eval(ctx, pipe, w.keys[0]), twinLook.Eval(ctx, pipe, w.keys[1])}
-	// What a lower rate has parked would make a raise free nothing that is in use still. The next operation finds as much as Java would.
-	for _, p := range []string{"", ":" + id} {
-		pipe.Del(ctx, "{"+w.name[0]+"}:parked"+p)
-	}
 	_, _ = pipe.Exec(ctx) // each command has its own error
 	alone.answer = theirs.answer()
 	if !byUs {
