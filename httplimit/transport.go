@@ -28,7 +28,9 @@ import (
 // request that fails on its way has spent its permits, because it may have arrived.
 //
 // Each hop of a redirect is a request of its own. The zero Transport is not usable, and rejects every request with
-// [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
+// [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one
+// goroutine for each response whose body is being read ahead, and a timer for each limiter that cools down while Redis
+// cannot be told; that ends with the Client.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config
