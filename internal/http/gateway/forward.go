@@ -54,6 +54,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			return nil
 		},
 		ErrorHandler: reject,
+		ErrorLog:     ErrorLog(g.cfg.log),
 	}
 }
 

@@ -3,12 +3,28 @@
 package gateway
 
 import (
+	"log"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 )
+
+// ErrorLog returns a logger for net/http that writes a record for each line. What stands behind the first quote is left
+// out: net/http quotes there what a platform sent, such as the start of a body that follows another one.
+func ErrorLog(to *slog.Logger) *log.Logger { return log.New(errorLog{to}, "", 0) }
+
+type errorLog struct{ to *slog.Logger }
+
+// Write is that of io.Writer.
+func (e errorLog) Write(p []byte) (int, error) {
+	line, _, _ := strings.Cut(string(p), "\n")
+	line, _, _ = strings.Cut(line, `"`)
+	e.to.Warn("net/http", slog.String("what", strings.TrimSuffix(line, " starting with ")))
+	return len(p), nil
+}
 
 // A recorder is the ResponseWriter of one request. It keeps the status for the log. It also makes sure that no
 // response of a platform looks like the Gateway's own, in its header, in one of 1xx before it, or in its trailer.
