@@ -347,6 +347,12 @@ func TestUTF16(t *testing.T) {
 	}
 }
 
+// TestStatusOfAnotherKind checks that the error names both forms that are taken.
+func TestStatusOfAnotherKind(t *testing.T) {
+	_, err := Parse([]byte("rules:\n- detectors:\n  - status: \"429\"\n"))
+	require.ErrorContains(t, err, `rules[0].detectors[0].status: it must be a number or a list, not a string: 429`)
+}
+
 // TestInvalidUTF8 checks that a file that is not text is rejected with the line, in JSON as in YAML.
 func TestInvalidUTF8(t *testing.T) {
 	for _, file := range []string{"rules:\n- detectors: [http]\n  name: \xe9\n", "{\"rules\": [{\"detectors\": [\"http\"],\n\n\"name\": \"\xe9\"}]}"} {
