@@ -222,7 +222,7 @@ func TestImportersGetLittle(t *testing.T) {
 		"": nil, "limit": within(), "httplimit": transport, "httplimit/platform": platform,
 		"httplimit/inbound":     append(within("inbound", "internal/guard", "internal/keyname"), "internal/http/rates"),
 		"internal/http/gateway": append(slices.Clone(transport), "internal/http/gateway"),
-		"httplimit/rulefile":    slices.Concat(platform, within("rulefile")),
+		"httplimit/rulefile":    slices.Concat(platform, within("rulefile"), []string{"internal/http/textfile"}),
 	} {
 		found := redistest.Strangers(t, "./"+pkg, slices.Concat(redistest.Core, ours)...)
 		if pkg == "httplimit/rulefile" {

@@ -30,7 +30,7 @@ import (
 //   - told: Redis holds up the requests of the fleet. If a request gets its permits all the same, it is not sent before Redis
 //     has been asked (mayGo): either the ban was lifted, and this process forgets it, or it was lost, and Redis is told again.
 //   - in doubt, told or not: Redis did not reply. No request is sent (held), and one of them tells or asks Redis again,
-//     not more often than once in askAgain.
+//     not more often than once in askAgain. If Redis was never told, it is told without a request as well (tellLater).
 //
 // The lock of the limiter guards it.
 type ban struct {
@@ -84,7 +84,40 @@ func (c *roundTrip) coolDown(d *demand, until time.Time) error {
 	}
 	ctx, cancel := c.context(tellTime)
 	defer cancel()
-	return d.tell(ctx, b)
+	err := d.tell(ctx, b)
+	if err != nil {
+		c.tellLater(d.limiter)
+	}
+	return err
+}
+
+// tellLater tells Redis of a ban that it could not be told of, once in askAgain until it knows, the ban is over or the
+// client is closed. This process may send nothing more, and the fleet has to wait all the same.
+func (c *roundTrip) tellLater(l *limiter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.telling || l.ban.told || time.Until(l.ban.until) <= 0 {
+		return
+	}
+	l.telling = true
+	time.AfterFunc(askAgain, func() {
+		l.mu.Lock()
+		b := l.ban // a longer one, if that came meanwhile
+		l.telling = false
+		l.ban.ask = time.Now().Add(askAgain)
+		l.mu.Unlock()
+		var err error
+		if !b.told && time.Until(b.until) > 0 {
+			c.t.contain(&c.event, "telling Redis of a cool-down", func() {
+				ctx, cancel := c.context(tellTime)
+				defer cancel()
+				err = l.tell(ctx, b)
+			})
+		}
+		if !errors.Is(err, ratelimiter.ErrClosed) {
+			c.tellLater(l) // if it is still to be told
+		}
+	})
 }
 
 // noteReply puts b in doubt if err shows that Redis did not reply, and otherwise takes it out of doubt, unless a longer ban

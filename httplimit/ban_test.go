@@ -57,6 +57,60 @@ func TestOutageDuringABan(t *testing.T) {
 	}
 }
 
+// TestBanMetDuringAnOutage checks that Redis is told of a ban that a process met during an outage when the outage is over, though
+// the process sends nothing more; that an earlier end does not replace a later one that somebody else set meanwhile; and that
+// nothing is told when the ban is over or the Client is closed.
+func TestBanMetDuringAnOutage(t *testing.T) {
+	const ban = 20 * time.Second
+	for _, c := range []struct {
+		name  string
+		back  time.Duration // when Redis is there again
+		then  func(w *world)
+		until time.Duration
+	}{
+		{"told", 5 * time.Second, nil, ban},
+		{"a longer one is there", 5 * time.Second, func(w *world) {
+			require.NoError(w.t, w.other().client.RateLimiter(w.key+"a").CoolDown(w.t.Context(), w.epoch.Add(time.Minute)))
+		}, time.Minute},
+		{"over", ban + time.Second, nil, 0},
+		{"closed", 5 * time.Second, func(w *world) { require.NoError(w.t, w.client.Close()) }, 0},
+	} {
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			away := w.away()
+			open := ratelimiter.FailOpen()
+			l := w.limit("a", 99, time.Second)
+			l.OutagePolicy = &open
+			require.NoError(t, w.client.RateLimiter(l.Name).SetRate(t.Context(), l.Rate))
+			p := &banner{w: w, bans: 1}
+			tr := w.transport(base(func(r *http.Request) (*http.Response, error) {
+				away.Store(true)
+				return p.RoundTrip(r)
+			}), rules(l), WithDetectors(says("slow down", ban, "")))
+			get(t, tr, "http://x/")
+			met := p.sent[0]
+			time.Sleep(c.back - w.elapsed())
+			away.Store(false)
+			if c.then != nil {
+				c.then(w)
+			}
+			time.Sleep(4 * time.Second) // the outage ends within 1.6 s, and Redis is told within a second
+			until := c.until
+			if until == ban {
+				until += met
+			}
+			require.InDelta(t, until, w.until("a"), float64(time.Second)) // a call that was tried again tells a later end
+			require.Len(t, p.sent, 1)
+			time.Sleep(time.Minute)
+			tr.limiters.mu.Lock()
+			state := tr.limiters.young[l.Name].limiterState
+			tr.limiters.mu.Unlock()
+			state.mu.Lock()
+			defer state.mu.Unlock()
+			require.False(t, state.telling, "nothing runs on")
+		})
+	}
+}
+
 // lose loses what Redis has of the world's limiters, as FLUSHALL does, but only what is the test's own.
 func (w *world) lose() {
 	w.t.Helper()

@@ -20,6 +20,9 @@ var errClosedBody = errors.New("httplimit: read on closed response body")
 // errNoRead is the error of a body whose Read ended the goroutine that called it.
 var errNoRead = errors.New("httplimit: the response body ended the goroutine that read it")
 
+// errClosedEarly is why the detectors did not see all of a body that the caller closed.
+var errClosedEarly = errors.New("the caller closed it before it had arrived")
+
 // A peekedBody is a response's body whose start a goroutine reads ahead of the caller, for the detectors. The caller
 // gets each byte as soon as it has arrived. Behind the start the caller reads from the body itself.
 //
@@ -40,7 +43,7 @@ type peekedBody struct {
 	ended  bool   // the reading has ended
 	open   bool   // and the detectors have seen what it brought: the caller may see the end
 	closed bool
-	late   func(body []byte, complete bool) // tells the detectors, when RoundTrip does not
+	late   func(body []byte, complete bool, cut error) // tells the detectors, when RoundTrip does not
 
 	panicked func(*PanicError) // is told when the body panics
 
@@ -123,7 +126,7 @@ func (b *peekedBody) end(err error) {
 		b.more.Broadcast()
 		b.mu.Unlock()
 	}()
-	late(b.buf, b.complete())
+	late(b.buf, b.complete(), b.cut())
 }
 
 // complete reports whether buf is the whole body. The reading must have ended.
@@ -131,9 +134,18 @@ func (b *peekedBody) complete() bool {
 	return b.err == io.EOF || b.length >= 0 && int64(len(b.buf)) == b.length
 }
 
+// cut returns why buf is all that there is of the body, though it is neither whole nor as long as the limit. The reading
+// must have ended.
+func (b *peekedBody) cut() error {
+	if b.complete() {
+		return nil
+	}
+	return b.err
+}
+
 // wait waits for the reading to end, for hold at most, and reports whether it has. Otherwise late is called when it has
 // ended, or when the caller closes the body.
-func (b *peekedBody) wait(ctx context.Context, hold time.Duration, late func([]byte, bool)) bool {
+func (b *peekedBody) wait(ctx context.Context, hold time.Duration, late func([]byte, bool, error)) bool {
 	timer := time.NewTimer(hold)
 	defer timer.Stop()
 	select {
@@ -221,6 +233,10 @@ func (b *peekedBody) Close() (err error) {
 		return b.source.Close()
 	}
 	defer func() { err = b.source.Close() }() // also when the detectors end the goroutine
-	late(body, b.length >= 0 && int64(len(body)) == b.length)
+	complete, cut := b.length >= 0 && int64(len(body)) == b.length, errClosedEarly
+	if complete {
+		cut = nil
+	}
+	late(body, complete, cut)
 	return nil
 }

@@ -27,8 +27,9 @@ const (
 	// EventIgnored: the response looks like a rejection for Reason, but is not taken for one. Err says why: it is not
 	// the envelope of the platform's gateway, or another host sent it. Nothing cools down.
 	EventIgnored EventKind = "penalty ignored"
-	// EventUnread: a detector needed the response's body and did not see all of it. Err says why: it has a content
-	// coding that cannot be read, or is damaged. It is not known whether the body reported a penalty.
+	// EventUnread: a detector needed the response's body and did not see all of its start. Err says why: it has a
+	// content coding that cannot be read, is damaged or cut, or the caller closed it before it had arrived. It is not
+	// known whether the body reported a penalty.
 	EventUnread EventKind = "body not read"
 	// EventThrottled: the platform throttled the request, until Until if that is known; Reason, Scope, Banned and
 	// Status have the details. Asked is set if the platform asked for more than Until.

@@ -303,3 +303,54 @@ func TestBaseWithoutAResponse(t *testing.T) {
 	_, err := (&http.Client{Transport: transport}).Get("http://host.invalid/")
 	require.ErrorContains(t, err, "nil *Response")
 }
+
+// TestSentTwice checks what the comment of Transport says of a platform that closes a connection after it has received a second request
+// on it: a GET arrives again for the permits of one, a POST does not, and nor does a GET without kept connections.
+func TestSentTwice(t *testing.T) {
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	var arrived atomic.Int64
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				in := bufio.NewReader(c)
+				for i := range 2 {
+					if _, err := http.ReadRequest(in); err != nil {
+						return
+					}
+					arrived.Add(1)
+					if i == 0 {
+						_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+					}
+				}
+			}()
+		}
+	}()
+	client := clienttest.New(t, redistest.Client(t))
+	defer client.Close()
+	for _, c := range []struct {
+		method  string
+		fresh   bool
+		arrived int64
+	}{{"GET", false, 3}, {"POST", false, 2}, {"GET", true, 2}} {
+		arrived.Store(0)
+		l := client.RateLimiter(redistest.Key(t) + c.method)
+		base := &http.Transport{DisableKeepAlives: c.fresh}
+		tr := redistest.Must(New(client, WithBase(base), WithRules(Rule{Limits: []Limit{{Name: l.Name(), Rate: ratelimiter.Rate{Permits: 9, Interval: time.Hour}}}})))(t)
+		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Hour}))
+		for range 2 {
+			if resp, err := tr.RoundTrip(request(t, c.method, "http://"+ln.Addr().String()+"/", nil)); err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, resp.Body.Close())
+			}
+		}
+		base.CloseIdleConnections()
+		require.Equal(t, c.arrived, arrived.Load(), c)
+		require.EqualValues(t, 7, redistest.Must(l.AvailablePermits(t.Context()))(t))
+	}
+}

@@ -49,6 +49,7 @@ type limiterState struct {
 	compared bool // the rate in Redis was compared with rate
 	back     backOff
 	ban      ban
+	telling  bool      // Redis will be told of ban by tellLater
 	looked   time.Time // when Redis was last asked for a ban that others met
 	hosts    map[string]*hostHold
 	sharing  bool // some of hosts are those of sharedHost

@@ -51,13 +51,13 @@ func (c *roundTrip) look(resp *http.Response) *answer {
 	}
 	a.body = readAhead(resp, c.t.cfg.peek, seen.panicked)
 	a.response = a.body.out
-	var late func(body []byte, ended bool)
+	var late func(body []byte, complete bool, cut error)
 	if needed {
 		header := resp.Header.Clone() // from now on resp.Header is the caller's
-		late = func(body []byte, ended bool) {
+		late = func(body []byte, complete bool, cut error) {
 			seen := seen
 			seen.Header = header
-			c.show(&seen, body, ended)
+			c.show(&seen, body, complete, cut)
 			// In the goroutine that reads ahead nobody else recovers what a hook of the redis client panics with.
 			c.t.contain(&c.event, "telling Redis of a cool-down", func() { c.judge(&answer{}, seen) })
 		}
@@ -67,7 +67,7 @@ func (c *roundTrip) look(resp *http.Response) *answer {
 	}
 	a.ended = a.body.err == io.EOF
 	if needed {
-		c.show(&seen, a.body.buf, a.body.complete())
+		c.show(&seen, a.body.buf, a.body.complete(), a.body.cut())
 		c.judge(a, seen)
 	}
 	return a
@@ -96,8 +96,11 @@ func (c *roundTrip) ignored(v Verdict, status int) {
 }
 
 // show sets the start of the body, decoded when the caller asked for a coding itself, since net/http leaves the decoding
-// to the caller then. A body that cannot be decoded is not shown, and an event tells of it.
-func (c *roundTrip) show(r *Response, body []byte, complete bool) {
+// to the caller then. A body that cannot be decoded is not shown. An event tells of such a body, and of one that was cut.
+func (c *roundTrip) show(r *Response, body []byte, complete bool, cut error) {
+	if cut != nil {
+		defer c.unread(r.Status, fmt.Errorf("httplimit: not all of the body was looked at: %w", cut))
+	}
 	r.Body, r.Complete = body, complete
 	coding := contentCoding(r.Header)
 	if coding == "" || len(body) == 0 {
@@ -113,9 +116,14 @@ func (c *roundTrip) show(r *Response, body []byte, complete bool) {
 		r.Complete = complete && err == nil && len(plain) <= maxPeek
 		r.Body = plain[:min(len(plain), maxPeek)]
 	}
-	if err != nil && (complete || !errors.Is(err, io.ErrUnexpectedEOF)) {
-		e := c.event
-		e.Kind, e.Status, e.Host, e.Err = EventUnread, r.Status, c.host(), fmt.Errorf("httplimit: the body was not looked at: %w", err)
-		c.t.emit(e)
+	if err != nil && cut == nil && (complete || !errors.Is(err, io.ErrUnexpectedEOF)) {
+		c.unread(r.Status, fmt.Errorf("httplimit: the body was not looked at: %w", err))
 	}
+}
+
+// unread emits the event of a response of which the detectors did not see what they needed.
+func (c *roundTrip) unread(status int, err error) {
+	e := c.event
+	e.Kind, e.Status, e.Host, e.Err = EventUnread, status, c.host(), err
+	c.t.emit(e)
 }

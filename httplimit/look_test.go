@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"testing/synctest"
 	"time"
 
@@ -384,6 +385,66 @@ func TestCodings(t *testing.T) {
 			require.Len(t, seen.Body, c.length, c.coding)
 			require.Equal(t, c.complete, seen.Complete, c.coding)
 			require.Equal(t, c.unread, slices.Contains(w.kinds(), EventUnread), c.coding)
+		})
+	}
+}
+
+// TestBodyNotSeen checks that an event tells of a body that a detector needed and did not see to its end, because it was cut or the
+// caller closed it before it came; and that none does for a body that came, or that no detector needed.
+func TestBodyNotSeen(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		kind   string // the Content-Type
+		length int64
+		pause  time.Duration // until the body comes
+		err    error         // that ends it
+		read   bool          // the caller reads it
+		reason string        // of the event
+	}{
+		{"whole", "text/plain", 9, 0, nil, true, ""},
+		{"whole, and closed", "text/plain", 9, 0, nil, false, ""},
+		{"late", "text/plain", 9, time.Second, nil, true, ""},
+		{"late, and closed", "text/plain", 9, time.Second, nil, false, "the caller closed it"},
+		{"late without a length, and closed", "text/plain", -1, time.Second, nil, false, "the caller closed it"},
+		{"cut", "text/plain", 43, 0, io.ErrUnexpectedEOF, true, io.ErrUnexpectedEOF.Error()},
+		{"cut, and closed", "text/plain", 43, 0, io.ErrUnexpectedEOF, false, io.ErrUnexpectedEOF.Error()},
+		{"late and cut", "text/plain", -1, time.Second, io.ErrUnexpectedEOF, true, io.ErrUnexpectedEOF.Error()},
+		{"cut behind its length", "text/plain", 9, 0, io.ErrUnexpectedEOF, true, ""},
+		{"not needed, and closed", "text/event-stream", -1, time.Second, nil, false, ""},
+		{"not needed, and cut", "text/event-stream", -1, 0, io.ErrUnexpectedEOF, true, ""},
+	} {
+		inWorldOf(t, c.name, func(t *testing.T, w *world) {
+			tr := w.transport(base(func(*http.Request) (*http.Response, error) {
+				resp := respond(200, c.kind, "slow down")
+				resp.ContentLength = c.length
+				r := io.Reader(strings.NewReader("slow down"))
+				if c.err != nil {
+					r = io.MultiReader(r, iotest.ErrReader(c.err))
+				}
+				resp.Body = &slowBody{closer{Reader: r}, c.pause}
+				return resp, nil
+			}), rules(w.limit("a", 9, time.Second)), WithDetectors(DetectorFunc(func(*Response) Verdict { return Verdict{} })))
+			resp := redistest.Must(tr.RoundTrip(request(t, "GET", "http://x/", nil)))(t)
+			if c.read {
+				_, err := io.ReadAll(resp.Body)
+				require.ErrorIs(t, err, c.err)
+			}
+			require.NoError(t, resp.Body.Close())
+			time.Sleep(2 * time.Second)
+			var reasons []string
+			for _, e := range w.taken() {
+				if e.Kind == EventUnread {
+					require.Equal(t, 200, e.Status)
+					require.Equal(t, "x", e.Host)
+					reasons = append(reasons, e.Err.Error())
+				}
+			}
+			if c.reason == "" {
+				require.Empty(t, reasons)
+				return
+			}
+			require.Len(t, reasons, 1)
+			require.Contains(t, reasons[0], c.reason)
 		})
 	}
 }

@@ -190,6 +190,12 @@ func TestInvalidRules(t *testing.T) {
 		f(&l)
 		return Rule{Limits: []Limit{l}}
 	}
+	weights := func(list ...int64) (limits []Limit) { // of one limiter
+		for _, w := range list {
+			limits = append(limits, Limit{Name: "w", Rate: ratelimiter.Rate{Permits: 6, Interval: 1e9}, Weight: w})
+		}
+		return limits
+	}
 	cases := []struct {
 		rule  Rule
 		field string
@@ -224,6 +230,8 @@ func TestInvalidRules(t *testing.T) {
 		{limit(func(l *Limit) { l.Weight = -1 }), "limits[0].weight", "negative"},
 		{limit(func(l *Limit) { l.Weight = 2 }), "limits[0].weight", "more than the 1"},
 		{limit(func(l *Limit) { l.Weight = 1; l.WeightFunc = func(*http.Request) int64 { return 1 } }), "limits[0].weight", "one of them"},
+		{Rule{Limits: weights(3, 2, 2)}, "limits[2].weight", "2, with the others of \"w\" 7, is more than the 6"},
+		{Rule{Limits: weights(6, 0)}, "limits[1].weight", "1, with the others"},
 		{limit(func(l *Limit) { l.LeaveFree = -1 }), "limits[0].leave_free", "-1 is not in"},
 		{limit(func(l *Limit) { l.Rate = ratelimiter.Rate{}; l.LeaveFree = 1 << 32 }), "limits[0].leave_free", "4294967296 is not in"},
 		{limit(func(l *Limit) { l.LeaveFree = 1 }), "limits[0].leave_free", "none for a request of 1"},
@@ -242,6 +250,7 @@ func TestInvalidRules(t *testing.T) {
 		{limit(func(l *Limit) { l.Rate.MinGap = 2e9 }), "limits[0].min_gap", "longer"},
 		{limit(func(l *Limit) { l.Rate.MinGap = 1 }), "limits[0].min_gap", "milliseconds"},
 	}
+	require.NoError(t, CheckRules([]Rule{{Limits: weights(3, 2, 0)}}), "they fit together")
 	for _, c := range cases {
 		err := CheckRules([]Rule{{Limits: limits}, c.rule})
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument)

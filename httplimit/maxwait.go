@@ -24,7 +24,7 @@ type maxWaitKey struct{}
 
 // ContextWithMaxWait returns a context whose requests wait no longer than d for permits, in addition to
 // [WithMaxWait]. Unlike a deadline, it does not end a response that is still being read. With 0, requests that cannot
-// be sent at once are rejected; a negative d counts as 0.
+// be sent at once are rejected, with the exception of [WithMaxWait]; a negative d counts as 0.
 func ContextWithMaxWait(ctx context.Context, d time.Duration) context.Context {
 	return context.WithValue(ctx, maxWaitKey{}, min(max(d, 0), forever))
 }

@@ -61,6 +61,7 @@ func compile(r Rule) (*rule, error) {
 		} else if l.Rate.Permits > 0 && l.Weight > l.Rate.Permits {
 			p.add("weight", "%d is more than the %d permits that there are", l.Weight, l.Rate.Permits)
 		}
+		checkSum(r.Limits[:i+1], p)
 		if l.Weight != 0 && l.WeightFunc != nil {
 			p.add("weight", "%d and a WeightFunc: it takes one of them", l.Weight)
 		}
@@ -89,6 +90,21 @@ func compile(r Rule) (*rule, error) {
 		checkDetector(d, p.in("detectors[%d]", i))
 	}
 	return c, errors.Join(list...)
+}
+
+// checkSum checks the weight of the last limit together with those before it that name the same limiter: a request spends
+// their sum. What a WeightFunc returns is not known here.
+func checkSum(limits []Limit, p problems) {
+	last, sum, rate := len(limits)-1, int64(0), int64(0)
+	for _, l := range limits {
+		if l.Key == nil && limits[last].Key == nil && l.Name == limits[last].Name && l.alone() == limits[last].alone() && l.WeightFunc == nil {
+			sum += max(l.Weight, 1)
+			rate = cmp.Or(rate, l.Rate.Permits)
+		}
+	}
+	if own := max(limits[last].Weight, 1); limits[last].WeightFunc == nil && rate > 0 && sum > rate && own <= rate {
+		p.add("weight", "%d, with the others of %q %d, is more than the %d permits that there are", own, limits[last].Name, sum, rate)
+	}
 }
 
 // CheckRules checks rules as [New] does. It returns nil, or one or more [*FieldError] values, joined, whose fields

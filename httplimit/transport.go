@@ -27,8 +27,15 @@ import (
 // that, leave some headroom or space the requests by Rate.MinGap: [Transport.DelaySpread] shows how much is needed. A
 // request that fails on its way has spent its permits, because it may have arrived.
 //
+// A request may also arrive twice for the permits of one. If the platform closes an idle connection while a request is
+// sent on it, an [http.Transport] sends that again on another connection, where it cannot know whether the first was
+// received. It does so with GET, HEAD, OPTIONS and TRACE, and with requests that have an Idempotency-Key, but not with
+// any other POST. If the platform punishes it, set DisableKeepAlives of the base, or leave some headroom.
+//
 // Each hop of a redirect is a request of its own. The zero Transport is not usable, and rejects every request with
-// [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one goroutine for each response whose body is being read ahead, and no others.
+// [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one
+// goroutine for each response whose body is being read ahead, and a timer for each limiter that cools down while Redis
+// cannot be told; that ends with the Client.
 type Transport struct {
 	client   *ratelimiter.Client
 	cfg      config

@@ -9,12 +9,12 @@ import (
 	"io/fs"
 	"net"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/rulefile"
 	"github.com/goredisson/ratelimiter/internal/http/gateway"
+	"github.com/goredisson/ratelimiter/internal/http/textfile"
 	"github.com/goredisson/ratelimiter/internal/ops/redisurl"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
@@ -26,7 +26,7 @@ const minToken = 16
 func serveFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringFlag{Name: "redis", Usage: "`URL` of the Redis: redis://HOST:PORT/DB, rediss:// for TLS, unix:///PATH, redis+sentinel://HOST:PORT/DB?master_name=M, redis+cluster://HOST:PORT; the environment variable REDIS_PASSWORD replaces its password", Sources: cli.EnvVars("REDIS_URL")},
-		&cli.StringSliceFlag{Name: "rules", Usage: "`FILE` of rules, YAML or JSON; may be given several times"},
+		&cli.StringSliceFlag{Name: "rules", Usage: "`FILE` of rules, YAML or JSON; may be given several times, or with commas between files, so no name may have one"},
 		&cli.StringSliceFlag{Name: "allow", Usage: "`HOST` that is allowed beside those of the rules: api.example.com, *.example.com, api.example.com:8443, http://127.0.0.1:8080"},
 		&cli.StringFlag{Name: "listen", Usage: "`ADDR` to listen on", Value: "127.0.0.1:8080"},
 		&cli.DurationFlag{Name: "max-wait", Usage: "how long a request waits for permits; its Prefer: wait=N can only shorten it", Value: gateway.DefaultMaxWait},
@@ -41,14 +41,18 @@ func serveFlags() []cli.Flag {
 	}
 }
 
-// firstLine returns the first line of the file that the flag names.
+// firstLine returns the first line of the file that the flag names, without white space around it.
 func firstLine(c *cli.Command, flag string) (string, error) {
-	data, err := os.ReadFile(c.String(flag))
+	path := c.String(flag)
+	data, err := os.ReadFile(path)
 	if err != nil {
 		return "", usage("--%s: %w", flag, err)
 	}
-	line, _, _ := strings.Cut(string(data), "\n")
-	return strings.TrimRight(line, "\r"), nil
+	line, err := textfile.FirstLine(data)
+	if err != nil {
+		return "", usage("--%s %s: %w", flag, path, err)
+	}
+	return line, nil
 }
 
 // readRules returns the rules of all files.

@@ -120,6 +120,11 @@ func TestUsage(t *testing.T) {
 		"--proxy is not like http://127.0.0.1:8080":               {"ca", "--ca-dir", dir, "--proxy", "gw"},
 		`ca needs --ca-dir DIR, for the CA's certificate and key`: {"ca"},
 		"the first line has 3 bytes":                              {"--rules", rules, "--redis", "redis://x", "--hash-key-file", write(t, "key", "key")},
+		"marked: the first line has 3 bytes":                      {"--rules", rules, "--redis", "redis://x", "--hash-key-file", write(t, "marked", "\xef\xbb\xbf key \t\r\n")},
+		"wide: the first line has 3 bytes":                        {"--rules", rules, "--redis", "redis://x", "--hash-key-file", write(t, "wide", "\xff\xfek\x00e\x00y\x00")},
+		"padded: the first line has 5 characters":                 {"--rules", rules, "--token-file", write(t, "padded", "short               \n")},
+		"key16: it is in UTF-16 without a byte order mark":        {"--rules", rules, "--redis", "redis://x", "--hash-key-file", write(t, "key16", "k\x00e\x00y\x00")},
+		"binary: the first line is not text in UTF-8":             {"--rules", rules, "--token-file", write(t, "binary", strings.Repeat("\xe9", 32))},
 	} {
 		t.Setenv("REDIS_URL", "")
 		var out, errs bytes.Buffer

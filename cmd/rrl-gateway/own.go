@@ -50,7 +50,7 @@ func (s *server) admitted(r *http.Request) bool {
 func (s *server) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), pingTimeout)
 	defer cancel()
-	if err := s.rdb.Ping(ctx).Err(); err != nil {
+	if err := s.client.Ping(ctx); err != nil { // that of go-redis would wait for a frozen Redis as long as its timeouts say
 		http.Error(w, "Redis does not answer", http.StatusServiceUnavailable)
 		return
 	}

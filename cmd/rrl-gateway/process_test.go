@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
 	"encoding/pem"
 	"fmt"
 	"io"
@@ -326,4 +327,59 @@ func TestDemoLinksNoMetrics(t *testing.T) {
 	}
 	require.NotContains(t, linked("../rrl"), "prometheus")
 	require.Contains(t, linked("."), "prometheus")
+}
+
+// TestFrozenRedis checks that /readyz does not wait for a Redis that stands still as long as the redis client would.
+func TestFrozenRedis(t *testing.T) {
+	redistest.NeedReal(t)
+	s := redistest.Start(t)
+	g := start(t, nil, "--redis", "redis://"+s.Addr()+"/0?read_timeout=1h", "--rules", rulesFor(t, redistest.Key(t), "1", "1h"))
+	patient := &http.Client{Timeout: time.Minute}
+	resp, _ := get(t, patient, "http://"+g.addr+"/readyz", "", "")
+	require.Equal(t, 200, resp.StatusCode)
+	s.Pause()
+	defer s.Resume()
+	resp, _ = get(t, patient, "http://"+g.addr+"/readyz", "", "")
+	require.Equal(t, 503, resp.StatusCode)
+}
+
+// TestLogIsJSON checks that what a platform does on its connections is logged as lines of JSON that have nothing of a body: bytes
+// behind the end of one, and a body that is cut.
+func TestLogIsJSON(t *testing.T) {
+	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer ln.Close()
+	go func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				r, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
+				}
+				if r.URL.Path == "/cut" {
+					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"token\": \"SECRET")
+					return
+				}
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}{\"token\": \"SECRET\"}")
+				_, _ = io.Copy(io.Discard, c)
+			}()
+		}
+	}()
+	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", "http://"+ln.Addr().String(), "--rules", rulesFor(t, redistest.Key(t), "99", "1h"))
+	for path, logged := range map[string]string{"/more": "Unsolicited response received on idle HTTP channel", "/cut": "read error during body copy"} {
+		resp := redistest.Must(http.Get("http://" + g.addr + "/" + ln.Addr().String() + path))(t)
+		_, _ = io.Copy(io.Discard, resp.Body)
+		require.NoError(t, resp.Body.Close())
+		g.log.Await(t, logged)
+	}
+	g.signal(syscall.SIGTERM)
+	require.NoError(t, g.Wait())
+	require.NotContains(t, g.log.String(), "SECRET")
+	for line := range strings.Lines(g.log.String()) {
+		require.True(t, json.Valid([]byte(line)), line)
+	}
 }

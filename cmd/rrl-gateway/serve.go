@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"log/slog"
 	"net"
 	"net/http"
@@ -21,7 +22,6 @@ import (
 	"github.com/goredisson/ratelimiter/prometheusratelimiter"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
 
@@ -57,6 +57,8 @@ func serve(ctx context.Context, c *cli.Command, stderr io.Writer) error {
 	defer func() { _ = rdb.Close() }()
 
 	logger := slog.New(slog.NewJSONHandler(stderr, nil))
+	log.SetFlags(0)
+	log.SetOutput(gateway.ErrorLog(logger).Writer()) // net/http tells it of what it finds on idle connections
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	hook, err := prometheusratelimiter.NewHook(reg, prometheusratelimiter.WithPolicies(policyOf))
@@ -83,7 +85,7 @@ func serve(ctx context.Context, c *cli.Command, stderr io.Writer) error {
 	if err != nil {
 		return usage("--listen: %w", err)
 	}
-	s := &server{g: g, rdb: rdb, log: logger, files: files, drain: c.Duration("drain"), reg: reg, mtls: conf != nil && conf.ClientCAs != nil}
+	s := &server{g: g, client: client, log: logger, files: files, drain: c.Duration("drain"), reg: reg, mtls: conf != nil && conf.ClientCAs != nil}
 	s.http = gateway.NewServer(s.handler())
 	s.http.TLSConfig, s.http.Protocols = conf, protocols(conf != nil)
 	return s.run(ctx, gateway.NewListener(ln, most, s.crowded), hup)
@@ -100,14 +102,14 @@ func protocols(tls bool) *http.Protocols {
 
 // A server is a running gateway.
 type server struct {
-	g     *gateway.Gateway
-	rdb   redis.UniversalClient
-	log   *slog.Logger
-	files []string
-	drain time.Duration
-	reg   *prometheus.Registry
-	http  *http.Server
-	mtls  bool // clients need a certificate
+	g      *gateway.Gateway
+	client *ratelimiter.Client
+	log    *slog.Logger
+	files  []string
+	drain  time.Duration
+	reg    *prometheus.Registry
+	http   *http.Server
+	mtls   bool // clients need a certificate
 }
 
 func (s *server) run(ctx context.Context, ln net.Listener, hup <-chan os.Signal) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/http/textfile"
 	"github.com/goredisson/ratelimiter/internal/ops/doctor"
 	"github.com/goredisson/ratelimiter/internal/ops/redisurl"
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
@@ -276,8 +277,11 @@ func passwordOf(c *cli.Command) (string, error) {
 		if err != nil {
 			return "", command.Usage("--password-file: %w", err)
 		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		return strings.TrimSuffix(line, "\r"), nil
+		password, err := textfile.FirstLine(text)
+		if err != nil {
+			return "", command.Usage("--password-file %s: %w", path, err)
+		}
+		return password, nil
 	}
 	if c.Bool("ask-password") {
 		return askPassword(c)

@@ -71,7 +71,7 @@ func TestPasswords(t *testing.T) {
 	require.NoError(t, s.Client(t).Do(t.Context(), "acl", "setuser", "eve", "on", ">sec ret", "~*", "+@all").Err())
 	require.NoError(t, s.Client(t).ConfigSet(t.Context(), "requirepass", "other").Err())
 	file := filepath.Join(t.TempDir(), "password")
-	require.NoError(t, os.WriteFile(file, []byte("sec ret\r\nmore\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\xef\xbb\xbfsec ret \r\nmore\n"), 0o600))
 	l := &live{T: t, url: "redis://" + s.Addr()}
 	l.ok("ls", "--user", "eve", "--password-file", file)
 	for _, name := range []string{"REDIS_PASSWORD", "REDISCLI_AUTH"} {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/cmd/rrl/internal/command"
+	"github.com/goredisson/ratelimiter/internal/http/textfile"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/ratelimiterpage"
 	"github.com/urfave/cli/v3"
@@ -114,8 +115,10 @@ func pageToken(c *cli.Command) (string, error) {
 		if err != nil {
 			return "", command.Usage("--token-file: %w", err)
 		}
-		line, _, _ := strings.Cut(string(text), "\n")
-		if token = strings.TrimSuffix(line, "\r"); token == "" {
+		if token, err = textfile.FirstLine(text); err != nil {
+			return "", command.Usage("--token-file %s: %w", path, err)
+		}
+		if token == "" {
 			return "", command.Usage("--token-file: the first line of %s is empty", path)
 		}
 	}

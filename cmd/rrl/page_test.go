@@ -77,6 +77,6 @@ func TestPageWithAToken(t *testing.T) {
 	status, body := fetch(t, url, "limits.example", token)
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, body, "This page can change limiters.")
-	require.NoError(t, os.WriteFile(file, []byte("short\n"), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte("\xef\xbb\xbf short \n"), 0o600))
 	l.ends(command.ExitUsage, "the token has 5 bytes; it has at least 16", "page", "--token-file", file)
 }

@@ -67,13 +67,16 @@ func New(client *ratelimiter.Client, name string, r ratelimiter.Rate, opts ...Op
 }
 
 // NewRules returns a Middleware with several limits, or with one of another algorithm than RRateLimiter's. A request
-// passes if all rules grant it. It takes its permits from all of them or from none:
+// passes if all rules grant it. It takes its permits from all of them or, with the exceptions below, from none:
 //
 //   - First all limiters are checked with Peek, at the same time. If one would reject, nothing is taken.
 //   - Then the RRateLimiters are asked together, by [ratelimiter.Client.TryAcquireAll], and after them those of
 //     Rule.LimiterFor one by one, in the order of the rules. If one of the latter rejects now, because others have taken its
 //     permits, the RRateLimiters get theirs back. Only permits that another limiter of Rule.LimiterFor has granted before
 //     stay taken.
+//
+// If the client leaves while a limiter of Rule.LimiterFor is being asked, the permits of that one may be taken too: see
+// [limit.Shared].
 //
 // A request costs two round trips, and two calls of each limiter; a rejected request makes only the first of each. A
 // rejection is cached for each rule, see [WithCachedRejections]. The rates are handled as by [New]. The client may be

@@ -396,11 +396,14 @@ func (r *reader) signature(n *node, at string) (s httplimit.Signature) {
 				r.whole(&status)(n, at)
 				s.Status = append(s.Status, int(min(max(status, -1), 1000)))
 			}
-			if n.kind == aNumber {
+			switch n.kind {
+			case aNumber:
 				read(0, n, at)
-				return
+			case aList:
+				r.list(n, at, read)
+			default:
+				r.is(n, at, aNumber+" or "+aList)
 			}
-			r.list(n, at, read)
 		},
 		"paths": r.texts(&s.Paths), "header": r.pairs(&s.Header), "json": r.pairs(&s.JSON), "xml": r.pairs(&s.XML),
 		"reason": r.text(&s.Reason), "scope": r.text(&scope), "banned": r.truth(&s.Banned),

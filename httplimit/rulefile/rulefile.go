@@ -13,6 +13,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
 	"github.com/goredisson/ratelimiter/httplimit/platform"
+	"github.com/goredisson/ratelimiter/internal/http/textfile"
 )
 
 // maxSize is the largest size of a file in bytes.
@@ -123,9 +124,9 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	if len(data) > maxSize {
 		return nil, &Error{Problem: fmt.Sprintf("it is longer than %d bytes", maxSize)}
 	}
-	data, err := inUTF8(data)
+	data, err := textfile.UTF8(data)
 	if err != nil {
-		return nil, err
+		return nil, &Error{Problem: err.Error()}
 	}
 	parse := parseYAML
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {

@@ -347,6 +347,21 @@ func TestUTF16(t *testing.T) {
 	}
 }
 
+// TestStatusOfAnotherKind checks that the error names both forms that are taken.
+func TestStatusOfAnotherKind(t *testing.T) {
+	_, err := Parse([]byte("rules:\n- detectors:\n  - status: \"429\"\n"))
+	require.ErrorContains(t, err, `rules[0].detectors[0].status: it must be a number or a list, not a string: 429`)
+}
+
+// TestInvalidUTF8 checks that a file that is not text is rejected with the line, in JSON as in YAML.
+func TestInvalidUTF8(t *testing.T) {
+	for _, file := range []string{"rules:\n- detectors: [http]\n  name: \xe9\n", "{\"rules\": [{\"detectors\": [\"http\"],\n\n\"name\": \"\xe9\"}]}"} {
+		_, err := Parse([]byte(file))
+		require.ErrorContains(t, err, "rulefile: line 3: ")
+		require.ErrorContains(t, err, "UTF-8")
+	}
+}
+
 // TestLinesOfLargeFiles: what is parsed to find the line of an error does not grow with the place of the error. A file whose last
 // list is not closed took 20 times as long as one that is right.
 func TestLinesOfLargeFiles(t *testing.T) {

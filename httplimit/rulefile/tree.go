@@ -5,7 +5,6 @@ package rulefile
 import (
 	"bytes"
 	"cmp"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
@@ -49,32 +47,6 @@ type node struct {
 const maxDepth = 32
 
 var yamlError = regexp.MustCompile(`^yaml: (?:line \d+: )?(.*)$`)
-
-// inUTF8 returns the file in UTF-8, without a byte order mark. Windows PowerShell writes UTF-16 by itself, with a mark.
-func inUTF8(data []byte) ([]byte, error) {
-	if data, ok := bytes.CutPrefix(data, []byte("\xef\xbb\xbf")); ok {
-		return data, nil
-	}
-	var order binary.ByteOrder
-	switch {
-	case bytes.HasPrefix(data, []byte("\xff\xfe")):
-		order = binary.LittleEndian
-	case bytes.HasPrefix(data, []byte("\xfe\xff")):
-		order = binary.BigEndian
-	case bytes.IndexByte(data[:min(len(data), 2)], 0) >= 0: // a file in UTF-8 has no NUL
-		return nil, &Error{Problem: "it is in UTF-16 without a byte order mark; save it as UTF-8"}
-	default:
-		return data, nil
-	}
-	if len(data)%2 != 0 {
-		return nil, &Error{Problem: "it is in UTF-16, and ends in half a character; save it as UTF-8"}
-	}
-	var units []uint16
-	for i := 2; i < len(data); i += 2 {
-		units = append(units, order.Uint16(data[i:]))
-	}
-	return []byte(string(utf16.Decode(units))), nil
-}
 
 func parseYAML(data []byte) (*node, error) {
 	d := yaml.NewDecoder(bytes.NewReader(data))
@@ -242,6 +214,11 @@ func fromYAML(y *yaml.Node, depth int) (*node, error) {
 
 // parseJSON parses JSON itself, because the YAML parser does not read all of JSON, such as tabs and some escapes.
 func parseJSON(data []byte) (*node, error) {
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) { // package json would make it U+FFFD
+			return nil, &Error{Line: i + 1, Problem: "it is not in UTF-8"}
+		}
+	}
 	p := &jsonParser{data: data, d: json.NewDecoder(bytes.NewReader(data))}
 	p.d.UseNumber()
 	n, err := p.value(maxDepth)

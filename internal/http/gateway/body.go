@@ -10,8 +10,7 @@ import (
 )
 
 // KeptBody is how many bytes of a request's body a Gateway keeps until the response begins. It sends them again if
-// the platform did not process the request, that is, if the platform closes its connection, or if httplimit.WithRetry
-// is set. If more of a body has been sent, the Gateway keeps none of it and sends the request only once.
+// net/http sends the request again, because the platform closed the connection, or if httplimit.WithRetry is set. If more of a body has been sent, the Gateway keeps none of it and sends the request only once.
 const KeptBody = 1 << 20
 
 var (

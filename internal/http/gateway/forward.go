@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"net/http/httputil"
 	"strings"
 	"sync/atomic"
@@ -54,6 +55,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			return nil
 		},
 		ErrorHandler: reject,
+		ErrorLog:     ErrorLog(g.cfg.log),
 	}
 }
 
@@ -91,7 +93,8 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 type pending struct {
 	atomic.Int32
 	body    *keptBodies
-	allowed bool // its host, by the rules by which it goes: see hosts.witness
+	reached atomic.Bool // it had a connection to the platform
+	allowed bool        // its host, by the rules by which it goes: see hosts.witness
 }
 
 const (
@@ -119,7 +122,8 @@ func (s sender) RoundTrip(r *http.Request) (*http.Response, error) {
 		err = errStopping
 	}
 	if err == nil {
-		return s.base.RoundTrip(r)
+		trace := &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { p.reached.Store(true) }}
+		return s.base.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	}
 	if r.Body != nil {
 		_ = r.Body.Close() // the request is rejected whatever Close returns

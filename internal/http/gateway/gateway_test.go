@@ -8,8 +8,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -327,5 +329,19 @@ func TestPlatformDown(t *testing.T) {
 		require.Equal(t, 502, w.Code)
 		require.True(t, ours(w))
 		require.NotContains(t, w.Body.String(), "secret")
+	})
+}
+
+// TestReasonIsLogged checks that the log says why a rule could not be applied, with the limiter and the numbers.
+func TestReasonIsLogged(t *testing.T) {
+	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
+		var log strings.Builder
+		rules := perMinute(name, 5)
+		rules[0].Limits[0].WeightFunc = func(*http.Request) int64 { return 6 }
+		g, err := New(client, rules, WithBase(says(200, "")), WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+		require.NoError(t, err)
+		require.Equal(t, 500, do(g, "GET", "/api.example.com/").Code)
+		require.Contains(t, log.String(), "error=proxy_internal_error rejected=true reason=")
+		require.Contains(t, log.String(), "asked for 6 permits of")
 	})
 }

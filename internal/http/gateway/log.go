@@ -3,20 +3,36 @@
 package gateway
 
 import (
+	"log"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 )
 
+// ErrorLog returns a logger for net/http that writes a record for each line. What stands behind the first quote is left
+// out: net/http quotes there what a platform sent, such as the start of a body that follows another one.
+func ErrorLog(to *slog.Logger) *log.Logger { return log.New(errorLog{to}, "", 0) }
+
+type errorLog struct{ to *slog.Logger }
+
+// Write is that of io.Writer.
+func (e errorLog) Write(p []byte) (int, error) {
+	line, _, _ := strings.Cut(string(p), "\n")
+	line, _, _ = strings.Cut(line, `"`)
+	e.to.Warn("net/http", slog.String("what", strings.TrimSuffix(line, " starting with ")))
+	return len(p), nil
+}
+
 // A recorder is the ResponseWriter of one request. It keeps the status for the log. It also makes sure that no
 // response of a platform looks like the Gateway's own, in its header, in one of 1xx before it, or in its trailer.
 type recorder struct {
 	http.ResponseWriter
-	status int
-	own    bool // the response is the Gateway's
-	http10 bool // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
+	status  int
+	problem *problem // that the response says, if it is the Gateway's own
+	http10  bool     // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
 }
 
 // WriteHeader keeps the last status, which follows those of 1xx.
@@ -32,7 +48,7 @@ func (rec *recorder) WriteHeader(status int) {
 // strip removes the Gateway's name from what a platform sent. Once the header is written, only the trailer is left to
 // send.
 func (rec *recorder) strip() {
-	if !rec.own {
+	if rec.problem == nil {
 		stripProxyStatus(rec.Header())
 	}
 }
@@ -50,8 +66,13 @@ func (g *Gateway) record(r *http.Request, to *route, rec *recorder, start time.T
 	} else if to != nil {
 		attrs = append(attrs, slog.String("host", to.origin.authority()))
 	}
-	if rec.own {
-		attrs = append(attrs, slog.Bool("rejected", true))
+	if no := rec.problem; no != nil {
+		if attrs = append(attrs, slog.String("error", no.code)); !no.sent { // who reads "rejected" may send it again
+			attrs = append(attrs, slog.Bool("rejected", true))
+		}
+		if no.reason != nil {
+			attrs = append(attrs, slog.String("reason", no.reason.Error()))
+		}
 	}
 	g.cfg.log.Info("request", attrs...)
 }

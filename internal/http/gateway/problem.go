@@ -3,9 +3,11 @@
 package gateway
 
 import (
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"maps"
+	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -16,7 +18,8 @@ import (
 )
 
 // ProxyName is the Gateway's name in the field Proxy-Status (RFC 9209). If the Proxy-Status of a response begins with
-// it and has an error, the response is the Gateway's own; any other response is the platform's.
+// it and has an error, the response is the Gateway's own; any other response is the platform's. Only with the errors
+// connection_terminated and http_request_error may the platform have received the request, or its start.
 const ProxyName = "rrl-gateway"
 
 // A problem is a response of the Gateway's own, in the form of RFC 9457 unless it is that of the Transport.
@@ -27,10 +30,15 @@ type problem struct {
 	Limiter string `json:"limiter,omitempty"`
 
 	code   string        // the error type of RFC 9209
+	sent   bool          // the platform may have received the request, or a part of it
+	reason error         // for the log; nil if the title says it
 	after  time.Duration // until Retry-After; 0 for none
 	header [2]string     // one field more
 	form   *rejected
 }
+
+// statusClosed is the status in the log of a request whose client has gone, as of nginx.
+const statusClosed = 499
 
 // A rejected is the error of a request that the Transport responded to: in the form of the rule's platform, or in one with the
 // fields by which SDKs recognize an error. There are SDKs that take another body for a success, and one that sends the request
@@ -46,7 +54,7 @@ func (r *rejected) Error() string { return r.reason.Error() }
 func (r *rejected) Unwrap() error { return r.reason }
 
 func (no *problem) write(rec *recorder) {
-	rec.own = true
+	rec.problem = no
 	h := rec.Header()
 	h.Set("Content-Type", "application/problem+json")
 	if no.after > 0 {
@@ -101,8 +109,9 @@ func noHost() *problem {
 	return denied(http.StatusNotFound, "The path names no host", "A path is /HOST/PATH, such as /api.example.com/v1/messages.")
 }
 
-func noCA() *problem {
-	return denied(http.StatusNotImplemented, "The gateway has no CA", "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway.")
+// noTunnel returns the problem of a CONNECT for which there is no tunnel.
+func noTunnel(title string) *problem {
+	return denied(http.StatusNotImplemented, title, "CONNECT needs --ca-dir, and HTTP/1.1 to the gateway itself.")
 }
 
 func stopping() *problem {
@@ -124,23 +133,42 @@ func problemOf(r *http.Request, err error) *problem {
 		return forbidden()
 	}
 	if errors.Is(err, errStalled) {
-		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", header: [2]string{"Connection", "close"}}
+		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
 	}
 	var e *httplimit.Error
 	if !errors.As(err, &e) {
-		// The text names addresses at most: an http.Transport leaves the URL to its Client.
-		return &problem{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: httplimit.Redact(err).Error(), code: "destination_unavailable"}
+		return unanswered(r, err)
 	}
 	no := &problem{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
 	switch {
 	case errors.As(err, &no.form):
 		no.Status = no.form.status
 	case e.Reason == httplimit.ReasonContext: // the client has gone
-		no.Title, no.Status = "The client closed the request", 499
+		no.Title, no.Status = "The client closed the request", statusClosed
 	default:
-		no.Title, no.Status, no.code = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error"
+		no.Title, no.Status, no.code, no.reason = "A rule cannot be applied", http.StatusInternalServerError, "proxy_internal_error", e
 	}
 	return no
+}
+
+// unanswered returns the problem of a request that got its permits, and then no response because of err.
+func unanswered(r *http.Request, err error) *problem {
+	reason := httplimit.Redact(err) // its text names addresses at most: an http.Transport leaves the URL to its Client
+	p, _ := r.Context().Value(pendingKey{}).(*pending)
+	var dial *net.OpError
+	var cert *tls.CertificateVerificationError
+	switch {
+	case r.Context().Err() != nil:
+		return &problem{Title: "The client closed the request", Status: statusClosed, code: "connection_terminated", sent: true}
+	case errors.Is(err, errClientBody):
+		return &problem{Title: "The request's body cannot be read", Status: http.StatusBadRequest, Detail: reason.Error(), code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
+	case p != nil && p.reached.Load():
+	case errors.As(err, &cert):
+		return &problem{Title: "The platform's certificate is not valid", Status: http.StatusBadGateway, Detail: reason.Error(), code: "tls_certificate_error", reason: reason}
+	case errors.As(err, &dial) && dial.Op == "dial":
+		return &problem{Title: "The platform cannot be reached", Status: http.StatusBadGateway, Detail: reason.Error(), code: "destination_unavailable", reason: reason}
+	}
+	return &problem{Title: "The platform did not respond", Status: http.StatusBadGateway, Detail: reason.Error(), code: "connection_terminated", sent: true}
 }
 
 // stripProxyStatus removes from a platform's header or trailer any field that makes it look like a response of the

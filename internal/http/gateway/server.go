@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -45,8 +46,12 @@ func NewServer(h http.Handler) *http.Server {
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// errStalled is the error of a body of which no byte came for stallTimeout.
-var errStalled = errors.New("gateway: the body of the request stopped coming")
+var (
+	// errStalled is the error of a body of which no byte came for stallTimeout.
+	errStalled = errors.New("gateway: the body of the request stopped coming")
+	// errClientBody is the error of a body that could not be read for another reason.
+	errClientBody = errors.New("gateway: the body of the request")
+)
 
 // A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
 // platform takes, nothing is bounded.
@@ -79,6 +84,8 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = errStalled
+	} else if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errClientBody, err)
 	}
 	if err != nil {
 		b.mu.Lock()

@@ -57,13 +57,20 @@ func newTunnels(g *Gateway) *tunnels {
 
 // connect turns a CONNECT request into a tunnel.
 func (g *Gateway) connect(w *recorder, r *http.Request, to *route) {
-	if g.tunnels == nil || r.ProtoMajor != 1 || tunnelOf(r.Context()) != nil {
-		noCA().write(w)
+	switch {
+	case tunnelOf(r.Context()) != nil:
+		noTunnel("There is no tunnel within a tunnel").write(w)
+		return
+	case g.tunnels == nil:
+		noTunnel("The gateway has no CA").write(w)
+		return
+	case r.ProtoMajor != 1:
+		noTunnel("There is no tunnel over HTTP/2").write(w)
 		return
 	}
 	conn, buf, err := http.NewResponseController(w).Hijack()
 	if err != nil {
-		noCA().write(w)
+		noTunnel("The connection cannot become a tunnel").write(w)
 		return
 	}
 	_ = conn.SetDeadline(time.Time{}) // an error shows with the next write
