@@ -82,7 +82,7 @@ var restRows = []row{
 		asked(1, 1, ""), "0", "0 now granted 0 wait 150 available 8 rate 10 interval 1000 minGap 100", nil},
 	{"acquire_rest", "10. of the newest grant", state{hash: hash("minGap", "100"), value: "6", members: []member{{-150, java(3)}, {-50, m21("ab", 'a', 0, 1)}}},
 		asked(1, 1, ""), "0", "0 now granted 0 wait 50 available 6 rate 10 interval 1000 minGap 100", nil},
-	{"acquire_rest", "10. what is shorter than any format is none", state{hash: hash("minGap", "100"), value: "8", members: []member{{-50, java(2)}, {-10, "short"}}},
+	{"acquire_rest", "10. what holds no permits is none", state{hash: hash("minGap", "100"), value: "8", members: []member{{-50, java(2)}, {-10, "short"}}},
 		asked(1, 1, ""), "0", "0 now granted 0 wait 150 available 8 rate 10 interval 1000 minGap 100", nil},
 	{"acquire_rest", "10. one ahead of the clock is to be marked", state{hash: hash("minGap", "100"), value: "8", members: []member{{-500, java(1)}, {50, own(0, 1)}}},
 		asked(1, 1, "mark"), "0", "0 now granted 0 available 8 rate 10 interval 1000 minGap 100 again 2 skew 50", nil},
