@@ -33,7 +33,8 @@ const maxCoolDown = 366 * 24 * time.Hour
 // keeps the cool-down, and what a Java peer frees the next call of this package blocks again.
 //
 // The instant is by the clock of this process, rounded up to a millisecond; Redis is sent the time that is left, so
-// clocks need not agree. If it is in the past, CoolDown does nothing and returns nil.
+// clocks need not agree. If it is in the past, CoolDown does nothing and returns nil. If the clock of Redis is put back
+// then, the cool-down lasts longer by as much.
 //
 // CoolDown returns ErrInvalidArgument if until is more than 366 days away, ErrNotInitialized, ErrMalformed,
 // ErrConflict, and the common errors. After one from Redis, or ErrUnavailable, the cool-down may or may not have begun.

@@ -132,6 +132,38 @@ func TestPoliciesLeaveOtherErrorsAlone(t *testing.T) {
 	})
 }
 
+// TestErrorsOfSetRateSayWhatIsSet checks that an error says of a rate that it is set only if it is, and not of one that Redis was never asked for.
+func TestErrorsOfSetRateSayWhatIsSet(t *testing.T) {
+	per := func(permits int64) Rate { return Rate{Type: PerClient, Permits: permits, Interval: time.Minute} }
+	inWorld(t, per(20), func(t *testing.T, w *world) {
+		scan := redisError("ERR no scan now")
+		var fails atomic.Bool
+		onCommands(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if cmd.Name() != "scan" || !fails.Load() {
+				return next(ctx, cmd)
+			}
+			cmd.SetErr(scan)
+			return scan
+		})
+		fails.Store(true)
+		set, err := w.l.UpdateRate(w.ctx, per(10))
+		require.True(t, set)
+		require.ErrorContains(t, err, "(the rate is set, but what other clients have left may be more than it)")
+		require.Equal(t, per(10), must(w.l.Rate(w.ctx))(t))
+
+		goesAway(w, cutOff(w, refusedDial))
+		for _, opts := range [][]RateOption{nil, {KeepState()}} {
+			set, err = w.l.UpdateRate(w.ctx, per(5), opts...)
+			require.False(t, set)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.NotContains(t, err.Error(), "the rate is set")
+			err = w.l.SetRate(w.ctx, per(5), opts...)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.NotContains(t, err.Error(), "the rate is set")
+		}
+	})
+}
+
 // TestObserver checks that the observer is told of the beginning and the end of an outage exactly once each, with
 // the details of the outage, and of each call that fails.
 func TestObserver(t *testing.T) {

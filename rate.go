@@ -27,7 +27,8 @@ type Rate struct {
 	// before 3.38.0 ignores it.
 	KeepAlive time.Duration
 	// MinGap is the minimum time between two permits: after a grant of n permits the next grant is at least n gaps
-	// later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. Redisson ignores it.
+	// later. It is 0 for no gap, or a whole number of milliseconds and at most Interval. Redisson ignores it. Behind
+	// a grant that is ahead of the clock of Redis the gap begins when it is first seen; with [WithClientClock], never.
 	MinGap time.Duration
 }
 

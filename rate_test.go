@@ -16,6 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/test/grantlog"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -554,15 +555,49 @@ func TestMinGap(t *testing.T) {
 			w.granted(5)
 		})
 	})
-	t.Run("a score ahead of the clock does not stop it", func(t *testing.T) {
+	// Nobody knows when a grant was made whose score is ahead of the clock. It keeps its gap from when it is first seen.
+	t.Run("a score ahead of the clock stops it for one gap", func(t *testing.T) {
 		inWorld(t, paced(20, time.Second, 50*time.Millisecond), func(t *testing.T, w *world) {
 			w.put(time.Hour, grant(2))
 			w.setValue(18)
+			w.rejected(1, 100*time.Millisecond)
+			w.at(100 * time.Millisecond)
 			w.granted(1)
-			w.at(50 * time.Millisecond)
+			w.rejected(1, 50*time.Millisecond)
+			w.at(150 * time.Millisecond)
 			w.granted(1)
 		})
 	})
+	for _, step := range []time.Duration{time.Millisecond, 50 * time.Millisecond, 5 * time.Second, time.Hour} {
+		t.Run(fmt.Sprint("the clock is put back by ", step), func(t *testing.T) {
+			inWorld(t, paced(20, 10*time.Second, time.Second), func(t *testing.T, w *world) {
+				putBack := func() { // the scores are as much further ahead
+					for _, z := range w.rdb.ZRangeByScoreWithScores(w.ctx, w.permitsKey(), &redis.ZRangeBy{Min: "1", Max: "+inf"}).Val() {
+						require.NoError(t, w.rdb.ZIncrBy(w.ctx, w.permitsKey(), float64(step.Milliseconds()), z.Member.(string)).Err())
+					}
+				}
+				w.granted(1)
+				putBack()
+				require.Equal(t, time.Second, must(w.l.Peek(w.ctx, 1))(t).Wait)
+				r := w.try(1)
+				require.False(t, r.Granted)
+				require.Equal(t, time.Second, r.Wait)
+				require.Equal(t, step, r.ClockSkew)
+				w.at(400 * time.Millisecond)
+				list := []Demand{{Limiter: w.l, Permits: 1}, {Limiter: w.others(overall(5, time.Second))[0], Permits: 1}}
+				all := must(w.client.TryAcquireAll(w.ctx, 0, list...))(t)
+				require.False(t, all.Granted)
+				require.Equal(t, 600*time.Millisecond, all.Wait)
+				for i := range 12 { // also where the clock passes what was ahead of it
+					require.NoError(t, w.l.Acquire(w.ctx, 1))
+					require.Equal(t, time.Duration(1+i)*time.Second, w.elapsed(), i)
+				}
+				putBack()
+				require.True(t, must(w.client.TryAcquireAll(w.ctx, time.Minute, list...))(t).Granted)
+				require.Equal(t, 13*time.Second, w.elapsed())
+			})
+		})
+	}
 	t.Run("set, changed, taken away", func(t *testing.T) {
 		inWorld(t, Rate{}, func(t *testing.T, w *world) {
 			r := paced(20, time.Second, 50*time.Millisecond)

@@ -105,7 +105,7 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	if did.Set {
 		l.handle.Changed()
 	}
-	if err != nil && !did.Fits {
+	if err != nil && did.Set && !did.Fits {
 		err = fmt.Errorf("%w (the rate is set, but what other clients have left may be more than it)", err)
 	}
 	return did.Set, err

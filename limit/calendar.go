@@ -37,7 +37,7 @@ type calendar struct {
 	day  int
 	at   time.Duration
 
-	last atomic.Pointer[[4]int64] // what around has returned
+	last atomic.Pointer[[5]int64] // what around has returned
 }
 
 // beginning returns the first instant of the period that begins k periods after the one which begins on the local
@@ -78,14 +78,14 @@ func firstInstant(wall time.Time, zone *time.Location) time.Time {
 	}
 }
 
-// around returns four instants at which periods begin. The instant now is in the second of the three periods between
+// around returns five instants at which periods begin. The instant now is in the second of the four periods between
 // them.
-func (c *calendar) around(now int64) [4]int64 {
+func (c *calendar) around(now int64) [5]int64 {
 	if last := c.last.Load(); last != nil && last[1] <= now && now < last[2] {
 		return *last
 	}
 	t := time.UnixMicro(now)
-	var begins [4]int64
+	var begins [5]int64
 	i := 0
 	for k := -3; i < len(begins); k++ {
 		begin := c.beginning(t, k)

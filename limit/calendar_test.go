@@ -130,7 +130,7 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 			{redisNow.Add(22*time.Hour - time.Microsecond), 1, ratelimiter.Result{Wait: time.Microsecond, Reset: time.Microsecond}, 1},
 			{redisNow.Add(22 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 1},
 			{redisNow.Add(46 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 4, Reset: 24 * time.Hour}, 2},
-			{redisNow.Add(-30 * 24 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 3, Reset: 23 * time.Hour}, 2}, // put back: it keeps its count
+			{redisNow.Add(-30 * 24 * time.Hour), 1, ratelimiter.Result{Granted: true, Available: 3, Reset: 47 * time.Hour}, 2}, // put back: it keeps its count, which is forgotten tomorrow
 		} {
 			redisNow = step.at
 			before := h.calls()
@@ -139,6 +139,84 @@ func TestRedisDecidesThePeriod(t *testing.T) {
 			require.Equal(t, step.calls, h.calls()-before, "step %d", i)
 		}
 	})
+}
+
+// TestQuotaAfterItsClockWasPutBack: a clock that is put back over the beginning of a period does not begin it a second time. What it has granted counts
+// until it ends, or until the end of the next period if that is sooner, so nobody waits longer, whatever end is stored. Script and Go
+// say the same.
+func TestQuotaAfterItsClockWasPutBack(t *testing.T) {
+	const ms = time.Millisecond
+	midnight := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	day := func(n int) time.Time { return midnight.AddDate(0, 0, n) }
+	type step struct {
+		at      time.Time
+		n       int64
+		granted int64         // of n, as far as there is room
+		wait    time.Duration // for one more; 0 if there is room
+	}
+	for name, c := range map[string]struct {
+		q     CalendarQuota
+		steps []step
+	}{
+		"by 100 ms": {CalendarQuota{Permits: 10, Per: Month, Location: time.UTC}, []step{
+			{midnight.Add(-20 * ms), 10, 10, 20 * ms},
+			{midnight.Add(6 * ms), 10, 10, 31*24*time.Hour - 6*ms},
+			{midnight.Add(-94 * ms), 10, 0, 31*24*time.Hour + 94*ms},
+			{midnight.Add(12 * ms), 10, 0, 31*24*time.Hour - 12*ms},
+			{midnight.AddDate(0, 1, 0), 10, 10, 31 * 24 * time.Hour},
+		}},
+		"some are left": {CalendarQuota{Permits: 10, Per: Day, Location: time.UTC}, []step{
+			{midnight.Add(-20 * ms), 10, 10, 20 * ms},
+			{midnight.Add(6 * ms), 4, 4, 0},
+			{midnight.Add(-94 * ms), 3, 3, 0},
+			{midnight.Add(12 * ms), 10, 3, 24*time.Hour - 12*ms},
+			{day(1), 10, 10, 24 * time.Hour},
+		}},
+		"again and again": {CalendarQuota{Permits: 10, Per: Day, Location: time.UTC}, []step{
+			{midnight.Add(ms), 10, 10, 24*time.Hour - ms},
+			{midnight.Add(-ms), 10, 0, 24*time.Hour + ms},
+			{midnight.Add(ms), 10, 0, 24*time.Hour - ms},
+			{midnight.Add(-ms), 10, 0, 24*time.Hour + ms},
+			{midnight.Add(ms), 10, 0, 24*time.Hour - ms},
+			{day(1), 10, 10, 24 * time.Hour},
+		}},
+		"by 30 days, to just before a midnight": {CalendarQuota{Permits: 10, Per: Day, Location: time.UTC}, []step{
+			{midnight.Add(-ms), 10, 10, ms},
+			{midnight, 10, 10, 24 * time.Hour},
+			{day(-30).Add(-ms), 10, 0, 24*time.Hour + ms},
+			{day(-30), 10, 0, 24 * time.Hour},
+			{day(-29), 10, 10, 24 * time.Hour},
+		}},
+		"by 300 years, and the call that wants less is granted": {CalendarQuota{Permits: 10, Per: Week, Location: time.UTC}, []step{
+			{time.Date(2230, 1, 4, 0, 0, 0, 0, time.UTC), 8, 8, 0}, // a Monday
+			{time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC), 1, 1, 0},
+			{time.Date(2026, 12, 6, 23, 0, 0, 0, time.UTC), 10, 1, 7*24*time.Hour + time.Hour},
+			{time.Date(2026, 12, 14, 0, 0, 0, 0, time.UTC), 10, 10, 7 * 24 * time.Hour},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rdb, now := redistest.Client(t), time.Time{}
+			l := redistest.Must(NewShared(rdb, redistest.Key(t), c.q, WithClock(func() time.Time { return now }), WithoutCachedRejections()))(t)
+			state := c.q.model().Idle()
+			for i, step := range c.steps {
+				now = step.at
+				granted, _, err := l.AllowAtMost(t.Context(), step.n)
+				require.NoError(t, err)
+				require.Equal(t, step.granted, granted, "step %d", i)
+				r := redistest.Must(l.Peek(t.Context(), 1))(t)
+				require.Equal(t, step.wait, r.Wait, "step %d", i)
+
+				of := int64(0)
+				for range step.n {
+					if state.Take(calls.Demand{Now: now.UnixMicro(), N: 1, Spend: true}, calls.Epoch{}).Granted {
+						of++
+					}
+				}
+				require.Equal(t, step.granted, of, "step %d, in Go", i)
+				require.Equal(t, step.wait, micros(state.Take(calls.Demand{Now: now.UnixMicro(), N: 1}, calls.Epoch{}).Wait), "step %d, in Go", i)
+			}
+		})
+	}
 }
 
 // TestQuotaCountsOn: with another number, what was taken still counts, and Reset begins anew.

@@ -40,6 +40,9 @@ import (
 // on with another number: after more was bought, processes with the new number go on, and those that have the old
 // one follow when they are deployed. [Shared.Reset] begins a quota anew for all of them.
 //
+// A period does not begin a second time if the clock of Redis is put back over its beginning: what it has granted counts until it ends, or
+// until the next period ends if that is sooner.
+//
 // It does not promise an even flow: put it beside another limiter. Its state is an end and a count.
 type CalendarQuota struct {
 	// Permits is how many there are in a period: 1 to 2^32-1.
@@ -106,7 +109,7 @@ func (a CalendarQuota) model() calls.Model {
 	c := a.calendar()
 	at := func(now int64) []any {
 		b := c.around(now)
-		return []any{a.Permits, fmt.Sprintf("%d %d %d %d", b[0], b[1], b[2], b[3])}
+		return []any{a.Permits, fmt.Sprintf("%d %d %d %d %d", b[0], b[1], b[2], b[3], b[4])}
 	}
 	return calls.Model{
 		Script: calendarQuotaScript, Parameters: at(time.Now().UnixMicro()), ParametersAt: at, Largest: a.Permits,
@@ -137,20 +140,21 @@ func zoneOf(l *time.Location) string {
 type calendarQuota struct {
 	permits  int64
 	calendar *calendar
-	end      int64 // of the period in which count permits were taken
+	end      int64 // until when count permits count: that of the period in which they were taken
 	count    int64
 	epoch    calls.Epoch
 }
 
-// seen returns s as of now, for the call of that id, and whether the clock was put back: then the count is that of the period
-// which it is now.
+// seen returns s as of now, for the call of that id, and whether it counts for less long than it did. When the clock was put back over the
+// beginning of a period, the count stays that of this period: with another end the period would begin a second time. But it
+// ends no later than the period after the current one, which is still a whole period from now.
 func (s calendarQuota) seen(now int64, id calls.Epoch) (next calendarQuota, back bool) {
-	end := s.calendar.end(now)
+	begins := s.calendar.around(now)
 	if now >= s.end {
-		s.end, s.count = end, 0
+		s.end, s.count = begins[2], 0
 	}
-	if back = s.end > end; back {
-		s.end = end
+	if back = s.end > begins[3]; back {
+		s.end = begins[3]
 	}
 	if back || s.count == 0 {
 		s.epoch = id

@@ -48,7 +48,8 @@ import (
 // # Time and keys
 //
 // If the clock of Redis is put back, no more than the bound is granted, and the wait for that is no longer than an
-// unused limiter takes to fill, or than what is owed. If it is put forward, that time has passed for the limiter. Every key
+// unused limiter takes to fill, or than what is owed; that for a [CalendarQuota] is no longer than the rest of the current period and
+// the one after it. If it is put forward, that time has passed for the limiter. Every key
 // has a TTL, and is deleted a minute after it would be full again. Grants that Redis loses are not counted.
 //
 // The zero value is not usable; call [NewShared]. A call of a Shared that NewShared did not return, or of nil, returns

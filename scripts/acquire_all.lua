@@ -29,7 +29,8 @@
 -- KEYS[18]   sorted set: its members, one a grant
 -- ARGV[1]   type and permits of each limiter, and how many are to stay free, as in "0 1 0 0 20 5 1 3 0"
 -- ARGV[2]   now in ms, or empty for this server's TIME
--- ARGV[3]   1 when this call may have run before with the same members, otherwise 0
+-- ARGV[3]   words: replay: this call may have run before with the same members; mark: a grant ahead of now, which is everybody's,
+--           keeps its gap
 -- ARGV[4]   least TTL in ms of PER_CLIENT state when a limiter has none, 0 for no TTL
 -- ARGV[5]   the member to store for limiter 1, or empty
 -- ARGV[6]   the member to store for limiter 2, or empty
@@ -49,7 +50,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[2]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[3], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[3], ARGV[5]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -78,7 +79,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[5]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[6], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[6], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[6], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[6], ARGV[6]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -107,7 +108,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[8]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[9], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[9], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[9], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[9], ARGV[7]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -136,7 +137,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[11]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[12], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[12], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[12], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[12], ARGV[8]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -165,7 +166,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[14]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[15], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[15], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[15], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[15], ARGV[9]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -194,7 +195,7 @@ local all = {
     end,
     value = function() return redis.call('GET', KEYS[17]) end,
     old = function(till) return redis.call('ZRANGEBYSCORE', KEYS[18], '-inf', till, 'LIMIT', 0, 64) end,
-    newest = function(now) return redis.call('ZREVRANGEBYSCORE', KEYS[18], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128) end,
+    newest = function(till, from) return redis.call('ZREVRANGEBYSCORE', KEYS[18], till, from, 'WITHSCORES', 'LIMIT', 0, 128) end,
     ran = function() return redis.call('ZSCORE', KEYS[18], ARGV[10]) end,
     take = function(now, old, change, permits)
       if old > 0 then
@@ -226,6 +227,10 @@ local now = tonumber(ARGV[2])
 local byte, sub = string.byte, string.sub
 --#use permits_of
 --#use instant
+--#use stamps
+--#use gap
+--#use says
+local replay = says(ARGV[3], 'replay')
 
 local plan, reject, ran, met = {}, {}, false, {}
 for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
@@ -247,7 +252,7 @@ for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   if least > rate then
     return {3, i, rate}
   end
-  if ARGV[3] == '1' and on.ran() then
+  if replay and on.ran() then
     ran = true
   end
 
@@ -270,15 +275,8 @@ for typ, permits, kept in string.gmatch(ARGV[1], '(%d) (%d+) (%d+)') do
   end
   local gap = (tonumber(conf[5] or 0) or 0) + 0.0
   if free and gap > 0 then
-    local newest = on.newest(now)
-    for j = 1, #newest, 2 do
-      local m = newest[j]
-      --#use is_block
-      if not at then
-        free = tonumber(newest[j + 1]) + math.min(gap * permits_of(m), interval) <= now
-        break
-      end
-    end
+    local clock = string.format('%.0f', now)
+    free = after_gap(on.newest('+inf', '(' .. clock), on.newest(clock, '-inf'), gap, interval, says(ARGV[3], 'mark')) <= now
   end
   if not free then
     reject[#reject + 1] = i
@@ -300,7 +298,7 @@ if #reject > 0 then
   -- Something between us and Redis may have sent the call again without our knowing, as in acquire. What was granted
   -- the first time stays granted, even if there is too little left to grant it again.
   for i = 1, #plan do
-    if ARGV[3] ~= '1' and plan[i].on.ran() then
+    if not replay and plan[i].on.ran() then
       return {0}
     end
   end

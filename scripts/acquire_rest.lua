@@ -110,6 +110,7 @@ if cool_down and cooling <= 0 then
 end
 
 --#use members
+--#use gap
 
 -- 4. Reclaim what has expired. The oldest go first, and a bounded number. Expired members that stay are legal:
 -- Redisson reclaims lazily too. In a cool-down they become part of it. old holds the members that went and freed their permits.
@@ -254,17 +255,18 @@ else
     end
   end
 
-  -- 10. Keep the gap. Each permit of the newest grant takes one. Scores ahead of the clock and blocks are no
-  -- grants. gap_left is how long nothing can be granted for it.
+  -- 10. Keep the gap. gap_left is how long nothing can be granted for it. Grants ahead of the clock that have no mark yet
+  -- are for heal to mark, so that the gap behind them begins now.
   local gap_left = 0
   do
     if gap > 0 then
-      local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
-      for i = 1, #newest, 2 do
-        if not block_at(newest[i]) then
-          gap_left = tonumber(newest[i + 1]) + math.min(gap * permits_of(newest[i]), interval) - now
-          break
-        end
+      local clock = string.format('%.0f', now)
+      local ahead = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. clock, 'WITHSCORES', 'LIMIT', 0, 128)
+      local past = redis.call('ZREVRANGEBYSCORE', KEYS[3], clock, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
+      local over, unmarked = after_gap(ahead, past, gap, interval, says(ARGV[5], 'mark'))
+      gap_left, sick = over - now, sick or unmarked
+      if gap_left > 0 and #ahead > 0 and not block_at(ahead[1]) then
+        skew = tonumber(ahead[2]) - now
       end
     end
   end

@@ -42,7 +42,7 @@ func TestOtherLayout(t *testing.T) {
 				return plain
 			}
 			ask := func(permits int64, more ...any) []any { return append([]any{permits, 1, mine}, more...) }
-			list := []any{now, 0, 0, mine, "", "", "", "", ""}
+			list := []any{now, "", 0, mine, "", "", "", "", ""}
 			gone, live := state{hash: hash(), value: "6", members: []member{{-1500, c.m}}}, state{hash: hash(), value: "6", members: []member{{-500, c.m}}}
 			took := &state{hash: hash(), value: "8", members: []member{{0, mine}}}
 			rows := []row{

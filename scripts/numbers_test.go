@@ -34,8 +34,8 @@ func TestWholeNumbersWrittenAsFloats(t *testing.T) {
 		{"acquire", "too many", before, asks(11, 1, 0), "0", "3 10", nil},
 		{"acquire_rest", "", before, asked(1, 1, ""), "0", "0 now granted 1 available 5 rate 10 interval 1000 keepAlive 600000 ttl 1", &took},
 		{"acquire_rest", "new", state("", 0), asked(1, 1, ""), "0", "0 now granted 1 available 9 rate 10 interval 1000 keepAlive 600000 ttl 1", &fresh},
-		{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0", &took},
-		{"acquire_all", "too many", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 11 0", "3 1 10", nil},
+		{"acquire_all", "", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0", &took},
+		{"acquire_all", "too many", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 11 0", "3 1 10", nil},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", "0 1 10 1000", &took},
 		{"release", "", before, []any{1, 0, now}, "0", "0 0 7", &smaller},
 		{"available", "", before, []any{now, "", 0, 0}, "0", "0 1 6 now", nil},
@@ -51,7 +51,7 @@ func TestGapOfManyPermits(t *testing.T) {
 	before := state{hash: hash("rate", "100000", "interval", fmt.Sprint(most), "minGap", fmt.Sprint(most)), value: "95904", members: []member{{-100, java(4096)}}}
 	check(t, []row{
 		{"acquire_rest", "", before, asked(1, 1, ""), "0", fmt.Sprint("0 now granted 0 wait ", most-100, " available 95904 rate 100000 interval ", most, " minGap ", most), nil},
-		{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
+		{"acquire_all", "", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", fmt.Sprint("0 0 100000 ", most), nil},
 	})
 }

@@ -22,7 +22,8 @@
 -- ARGV[2]   permits wanted in all, 0 to give back what is reserved
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
--- ARGV[5]   unsure if it may hold others than ARGV[4] because a call has been lost, or empty
+-- ARGV[5]   words: unsure: it may hold others than ARGV[4] because a call has been lost; mark: a grant ahead of now, which is
+--           everybody's, keeps its gap
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[8]   the caller in KEYS[4], in letters and digits, or empty to take what is plainly there. May be left out, as
@@ -59,15 +60,9 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 local long = #ARGV[3] == LC0I
 --#use join
 --#use replace
-local function is_block(m)
-  --#use is_block
-  return at
-end
--- A mark is a member that was ahead of the clock when acquire first saw it, with the instant of that. seen_at
--- returns the instant, nil for other members.
-local function seen_at(m)
-  --#use seen
-end
+--#use stamps
+--#use gap
+--#use says
 -- member returns the member of the reservation with n permits.
 local function member(n)
   local m = ARGV[3]
@@ -86,7 +81,7 @@ if held > 0 and redis.call('ZSCORE', KEYS[3], ARGV[3]) then
   mine = ARGV[3]
 elseif held == 0 and want > 0 and redis.call('ZSCORE', KEYS[3], member(want)) then
   mine, held = member(want), want
-elseif held > 0 or ARGV[5] ~= '' or not value or value < want then
+elseif held > 0 or says(ARGV[5], 'unsure') or not value or value < want then
   held = 0
   local newest = redis.call('ZREVRANGE', KEYS[3], 0, 255)
   for i = 1, #newest do
@@ -101,15 +96,10 @@ end
 local gap, paused = tonumber(conf[5] or 0) or 0, till > now
 gap = gap > 0 and gap + 0.0 or 0 -- nan is none, too, as in acquire
 if gap > 0 and want > 0 and not paused then
-  -- As in acquire: each permit of the newest grant takes a gap.
-  local newest = redis.call('ZREVRANGEBYSCORE', KEYS[3], now, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
-  for i = 1, #newest, 2 do
-    local m = newest[i]
-    if m ~= mine and not is_block(m) then
-      paused = tonumber(newest[i + 1]) + math.min(gap * permits_of(m), interval) > now
-      break
-    end
-  end
+  local clock = string.format('%.0f', now)
+  local ahead = redis.call('ZREVRANGEBYSCORE', KEYS[3], '+inf', '(' .. clock, 'WITHSCORES', 'LIMIT', 0, 128)
+  local past = redis.call('ZREVRANGEBYSCORE', KEYS[3], clock, '-inf', 'WITHSCORES', 'LIMIT', 0, 128)
+  paused = after_gap(ahead, past, gap, interval, says(ARGV[5], 'mark'), mine) > now
 end
 
 -- What is lost, or more than the rate, is for acquire to rebuild. So is what is less than the rate while nothing else
@@ -224,7 +214,7 @@ local function wait()
     local m = oldest[i]
     if need > 0 and m ~= own then
       local from = tonumber(oldest[i + 1])
-      at = math.max(at, (is_block(m) and from or math.min(from, seen_at(m) or from, now)) + interval)
+      at = math.max(at, (block_at(m) and from or math.min(from, seen_at(m) or from, now)) + interval)
       need = need - permits_of(m)
     end
   end

@@ -126,6 +126,25 @@ func TestWhoTakesPermitsAheadFirst(t *testing.T) {
 	check(t, rows)
 }
 
+// TestGapOfAReservation checks that a reservation takes nothing in the gap behind another's grant, which may be ahead of the clock.
+func TestGapOfAReservation(t *testing.T) {
+	before := func(m ...member) state { return state{hash: hash("minGap", "100"), value: "7", members: m} }
+	none, mine := "0 0 10 1000", member{50, own(0, 1)}
+	rejects := func(name, words string, m member) row {
+		return row{"reserve", name, before(m, member{-500, java(2)}), []any{1, own(0, 0), 0, words, now, 0}, "0", none, nil}
+	}
+	check(t, []row{
+		rejects("within it", "mark", member{-99, java(1)}),
+		rejects("a grant ahead of the clock", "mark", member{50, java(1)}),
+		rejects("a mark", "mark", member{50, marked(-99, 1, "\x00va")}),
+		rejects("a mark with a clock of its own", "", member{50, marked(-99, 1, "\x00va")}),
+		{"reserve", "a grant ahead of a clock of its own", before(member{-500, java(2)}, member{50, java(1)}), []any{1, own(0, 0), 0, "", now, 0}, "0", "0 1 10 1000",
+			&state{hash: hash("minGap", "100"), value: "6", members: []member{{-500, java(2)}, {0, own(0, 1)}, {50, java(1)}}}},
+		{"reserve", "its own ahead of the clock", before(member{-500, java(2)}, mine), []any{1, own(0, 1), 1, "mark", now, 0}, "0", "0 1 10 1000",
+			&state{hash: hash("minGap", "100"), value: "7", members: []member{{-500, java(2)}, {0, own(0, 1)}}}},
+	})
+}
+
 // TestGapBelowZeroIsNone checks that a minGap that somebody wrote by hand keeps nobody from taking permits ahead, if it is
 // below 0 and so is no gap.
 func TestGapBelowZeroIsNone(t *testing.T) {

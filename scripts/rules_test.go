@@ -64,7 +64,7 @@ func TestValueThatIsNone(t *testing.T) {
 			{"heal", "", before, []any{"", now, 100}, "0", "0 restored 10 done", with("6", before.members...)},
 			{"reserve", "", before, []any{2, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil},
 			{"reserve", "ahead", before, []any{2, own(0, 0), 0, "", now, 0, "me"}, "0", "0 0 10 1000 0 0 0", nil},
-			{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
+			{"acquire_all", "", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
 			{"give_back", "", before, []any{before.members[0].member, m21("ab", 'a', 0, 1), 3}, "0", "0 1", with(v, member{-100, m21("ab", 'a', 0, 1)})},
 			{"lift_cool_down", "", free, []any{now}, "0", "0 1", with(v, before.members...)},
 		})
@@ -84,7 +84,7 @@ func TestValueOfAnySize(t *testing.T) {
 		check(t, []row{
 			{"acquire", "", before, asks(1, 1, 0), "0", fmt.Sprintf("0 %s now %s 1000 0 0", less, rate), after},
 			{"acquire_rest", "", before, asked(1, 1, ""), "0", fmt.Sprintf("0 now granted 1 available %s rate %s interval 1000", less, rate), after},
-			{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0", after},
+			{"acquire_all", "", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0", after},
 			{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", fmt.Sprintf("0 1 %s 1000", rate), after},
 		})
 	}
@@ -113,7 +113,7 @@ func TestMalformedForAll(t *testing.T) {
 	for name, fields := range keeping {
 		test(name, "acquire", fields, "0", "4", asks(1, 1, 0)...)
 		test(name, "acquire_rest", fields, "0", "4", asked(1, 1, "")...)
-		test(name, "acquire_all", fields, "0 1 0", "4 1", now, 0, 0, own(0, 1), "", "", "", "", "")
+		test(name, "acquire_all", fields, "0 1 0", "4 1", now, "", 0, own(0, 1), "", "", "", "", "")
 		test(name, "reserve", fields, "0", "4", 2, own(0, 0), 0, "", now, 0)
 		test(name, "release", fields, "0", "4", 1, 0, now)
 	}
@@ -184,7 +184,7 @@ func TestGrantThatBeginsLikeABlock(t *testing.T) {
 	before := *state("100", "6", member{-100, grant})
 	check(t, []row{
 		{"acquire_rest", "", before, asked(1, 1, ""), "0", "0 now granted 0 wait 300 available 6 rate 10 interval 1000 minGap 100", nil},
-		{"acquire_all", "", before, []any{now, 0, 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
+		{"acquire_all", "", before, []any{now, "", 0, own(0, 1), "", "", "", "", ""}, "0 1 0", "0 1", nil},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "0", "0 0 10 1000", nil},
 		{"release", "", before, []any{4, 0, now}, "0", "0 0 10", state("100", "10")},
 	})
@@ -206,7 +206,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 		check(t, []row{
 			{"acquire", "", before, asks(1, 1, 0, 3_600_000), "1", "0 5 now 10 1000 0 0", &after},
 			{"acquire_rest", "", before, asked(1, 1, "", "", 3_600_000, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 1000", &after},
-			{"acquire_all", "", before, []any{now, 0, 3_600_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
+			{"acquire_all", "", before, []any{now, "", 3_600_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
 			{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 3_600_000}, "1", "0 1 10 1000", &after},
 			{"release", "", before, []any{1, 3_600_000, now}, "1", "0 0 7", &smaller},
 		})
@@ -216,7 +216,7 @@ func TestClientTTLIsNotMadeShorter(t *testing.T) {
 // TestFloorOfAcquireAll checks that a part of a lower class is granted only if its floor stays free.
 func TestFloorOfAcquireAll(t *testing.T) {
 	before := state{hash: hash(), value: "6", members: []member{{-100, m21("ab", 'a', 0, 4)}}}
-	args := []any{now, 0, 0, own(0, 2), "", "", "", "", ""}
+	args := []any{now, "", 0, own(0, 2), "", "", "", "", ""}
 	check(t, []row{
 		{"acquire_all", "it stays free", before, args, "0 2 4", "0", &state{hash: hash(), value: "4", members: append(before.members, member{0, own(0, 2)})}},
 		{"acquire_all", "it would not", before, args, "0 2 5", "0 1", nil},
@@ -239,7 +239,7 @@ func TestClientTTLOutlivesTwoIntervals(t *testing.T) {
 	check(t, []row{
 		{"acquire", "", before, asks(1, 1, 0, 60_000), "1", "0 5 now 10 3600000 0 0", &after},
 		{"acquire_rest", "", before, asked(1, 1, "", "", 60_000, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 3600000", &after},
-		{"acquire_all", "", before, []any{now, 0, 60_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
+		{"acquire_all", "", before, []any{now, "", 60_000, own(0, 1), "", "", "", "", ""}, "1 1 0", "0", &after},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 60_000}, "1", "0 1 10 3600000", &after},
 		{"release", "", before, []any{1, 60_000, now}, "1", "0 0 7", &smaller},
 		{"cool_down", "", before, []any{1000, 0, now, 21, 60_000}, "1", fmt.Sprint("0 ", at(1000), " now"), &cooled},
@@ -260,7 +260,7 @@ func TestClientKeysLiveForever(t *testing.T) {
 	check(t, []row{
 		{"acquire", "", before, asks(1, 1, 0, 0), "1", "0 5 now 10 1000 0 0", &after},
 		{"acquire_rest", "", before, asked(1, 1, "", "", 0, "", ""), "1", "0 now granted 1 available 5 rate 10 interval 1000", &after},
-		{"acquire_all", "", before, lists(0, 0, 1), "1 1 0", "0", &after},
+		{"acquire_all", "", before, lists("", 0, 1), "1 1 0", "0", &after},
 		{"reserve", "", before, []any{1, own(0, 0), 0, "", now, 0}, "1", "0 1 10 1000", &after},
 		{"release", "", before, []any{1, 0, now}, "1", "0 0 7", &smaller},
 		{"cool_down", "", before, []any{1000, 0, now, 21, 0}, "1", fmt.Sprint("0 ", at(1000), " now"), &cooled},

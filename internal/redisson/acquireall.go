@@ -44,10 +44,7 @@ func (c *Conn) AcquireAll(ctx context.Context, parts []permit.Part, replay bool)
 
 func (c *Conn) acquireAll(ctx context.Context, parts []permit.Part, replay bool) ([]int, error) {
 	var keys [3 * OneCallParts]string
-	args := [4 + OneCallParts]any{1: c.now(), 2: 0, 3: c.KeyTTL.Milliseconds()}
-	if replay {
-		args[2] = 1
-	}
+	args := [4 + OneCallParts]any{1: c.now(), 2: words(word{replay, "replay"}, word{c.SharedClock, "mark"}), 3: c.KeyTTL.Milliseconds()}
 	var list []byte
 	for i := range OneCallParts {
 		if i >= len(parts) { // any key of the same slot

@@ -21,7 +21,7 @@ func (l *Limiter) TrySetRate(r permit.Rate) permit.Op[bool] {
 // A RateSet is the result of SetRate. After an error, too, it says what has been done.
 type RateSet struct {
 	Set  bool
-	Fits bool // what other clients have left does, or cannot be known
+	Fits bool // what other clients have left does, or cannot be known; only if Set
 }
 
 // SetRate sets the limiter's rate and reports whether it did. With mustExist it leaves a limiter without a rate

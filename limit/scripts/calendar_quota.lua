@@ -1,6 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- calendar_quota: takes permits of the current day, week or month.
 --
+-- When the clock was put back, what a period has granted counts until the same end. That is no later than the end of the period after the
+-- current one: no two ends are closer than a period, whatever the clock does, and nobody waits for longer than for that one.
+--
 -- KEYS[1]   string: end of the period in us and the count of what it has granted, "@" and the epoch;
 --           then of the last grant of each process the id, "," and tenths of a second, and of several requests
 --           "," and how many of each were granted
@@ -14,7 +17,7 @@
 -- ARGV[6]   now in us; without it, or if it is empty, this server's TIME
 -- Returns   {now, state before, how many of each were granted}
 --           {now, state, what it was granted} if the call has run before   {-1, now} if that cannot be told
---           {-2} the state is malformed   {-3, now} if now is in no period that was given
+--           {-2} the state is malformed   {-3, now} if now is in no period that was given, or in the last
 
 local now, since, id = tonumber(ARGV[6]), tonumber(ARGV[5]), ARGV[2]
 --#use now
@@ -25,16 +28,19 @@ if again then
 end
 --#use epoch
 
-local begun, finish = false, nil
+local begun, finish, after = false, nil, nil
 for text in string.gmatch(ARGV[4], '%d+') do
   local begin = tonumber(text)
-  if now < begin then
-    finish = begin
+  if finish then
+    after = begin
     break
+  elseif now < begin then
+    finish = begin
+  else
+    begun = true
   end
-  begun = true
 end
-if not begun or not finish then
+if not begun or not after then
   return {-3, now}
 end
 
@@ -48,9 +54,9 @@ if state ~= '' then
   if now >= ends then
     ends, used = finish, 0
   end
-  back = ends > finish
+  back = ends > after
   if back then
-    ends, epoch = finish, anew
+    ends, epoch = after, anew
   end
 end
 if used == 0 then

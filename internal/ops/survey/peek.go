@@ -77,7 +77,7 @@ func (st *State) peek(permits int64) (Peek, error) {
 		}
 		left = rate - sumOf(live)
 	}
-	gap, ok := st.gapLeft(live, now)
+	gap, unmarked, ok := st.gapLeft(live, now)
 	if !ok {
 		return Peek{}, nil
 	}
@@ -92,8 +92,8 @@ func (st *State) peek(permits int64) (Peek, error) {
 	if left = min(rate, left+before-sumOf(live)); st.Whole && len(live) == 0 {
 		left = rate
 	}
-	if !enough {
-		gap, _ = st.gapLeft(live, now)
+	if !enough || unmarked {
+		gap, _, _ = st.gapLeft(live, now)
 	}
 	if left >= permits && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
@@ -111,7 +111,7 @@ func (st *State) peek(permits int64) (Peek, error) {
 			}
 		}
 		if trimmed { // the newest grant may have fewer permits now
-			gap, _ = st.gapLeft(live, now)
+			gap, _, _ = st.gapLeft(live, now)
 		}
 	}
 	pk := Peek{Available: max(0, left), Known: true}
@@ -176,10 +176,11 @@ func sumOf(live []held) (n int64) {
 	return n
 }
 
-// gapLeft returns for how many ms nothing is granted after the newest grant. It reports false if that was not read.
-func (st *State) gapLeft(live []held, now float64) (left float64, ok bool) {
+// gapLeft returns for how many ms nothing is granted after the newest grant, as scripts/shared/gap.lua does, and whether there are
+// grants to be marked. It reports false if the newest grant was not read.
+func (st *State) gapLeft(live []held, now float64) (left float64, unmarked, ok bool) {
 	if st.Rate.MinGap <= 0 {
-		return 0, true
+		return 0, false, true
 	}
 	if !st.Whole {
 		live = nil
@@ -188,12 +189,27 @@ func (st *State) gapLeft(live []held, now float64) (left float64, ok bool) {
 			live = append(live, held{m.Raw, m.Score, m.Score, int64(m.Permits), false})
 		}
 	}
+	newest := math.Inf(-1)
 	for _, m := range slices.Backward(live) {
-		if _, _, block := blockOf(m.raw); m.score <= now && !block {
-			return m.score + min(float64(st.Rate.MinGap.Milliseconds())*float64(m.permits), st.interval()) - now, true
+		if _, _, block := blockOf(m.raw); block || m.permits == 0 {
+			continue
+		}
+		at := m.score
+		seen, marked := seenAt(m.raw)
+		if marked {
+			at = min(at, seen)
+		}
+		if at > now {
+			at, unmarked = now, true
+		}
+		if at > newest {
+			newest, left = at, at+min(float64(st.Rate.MinGap.Milliseconds())*float64(m.permits), st.interval())-now
+		}
+		if m.score <= now && !marked {
+			return left, unmarked, true
 		}
 	}
-	return 0, st.Whole
+	return left, unmarked, st.Whole
 }
 
 // settle returns the members as a call leaves them that has too few permits: without those that hold nothing any more,

@@ -59,6 +59,7 @@ type cutConn struct {
 	net.Conn
 	by       *Cutter
 	protocol string        // of RESP
+	begun    []byte        // a request that the client has written in part: one of 32 KB or more
 	in       *bufio.Reader // what the server sends
 	out      []byte        // what is to be passed on
 
@@ -71,18 +72,22 @@ func (c *cutConn) Write(p []byte) (int, error) {
 	time.Sleep(c.by.Delay)
 	var requests [][]string
 	var out []byte
-	for in := bufio.NewReader(bytes.NewReader(p)); ; {
+	c.begun = append(c.begun, p...)
+	for in := bufio.NewReader(bytes.NewReader(c.begun)); ; {
 		raw, words, err := Frame(in, nil, nil)
 		if err != nil {
 			break
 		}
-		requests = append(requests, words)
+		requests, c.begun = append(requests, words), c.begun[len(raw):]
 		if words[0] == "hello" && len(words) == 1 { // miniredis knows HELLO only with a protocol
 			raw = fmt.Appendf(nil, "*2\r\n$5\r\nhello\r\n$1\r\n%s\r\n", c.protocol)
 		} else if words[0] == "hello" {
 			c.protocol = words[1]
 		}
 		out = append(out, raw...)
+	}
+	if len(requests) == 0 {
+		return len(p), nil
 	}
 	left := c.by.takes(requests)
 	c.mu.Lock()
