@@ -72,10 +72,10 @@ var deliberates = []deliberate{
 		},
 	},
 	{
-		"18", "Keeping the state with a rate below what is in use shortens the grants to the rate, so that value + used = rate; Redisson leaves them.",
+		"18", "Keeping the state with a rate below what is in use leaves fewer than 0 permits, so that value + used = rate; Redisson leaves 0.",
 		func(w where, d difference) bool {
 			return w.scenario.operation == "setRate(args)" && w.scenario.name == "keep state, fewer" && w.direction == goToJava &&
-				strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d)
+				(strings.HasPrefix(d.what, "value") || d.step == "availablePermits" && d.what == "answer") && number(d.together) < 0 && d.alone == "0" && healthy(w, d)
 		},
 	},
 	{
