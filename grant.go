@@ -74,8 +74,8 @@ func (g *Grant) Cancel(ctx context.Context) error { return g.Settle(ctx, 0) }
 // The instant of the grant stays.
 //
 // Settle does nothing, and returns no error, if the grant has expired, if an [OutagePolicy] granted it, or if a
-// cool-down, [RateLimiter.Release] or a lower rate removed it. It raises no grant that a lower rate made smaller. A
-// reply that is lost does not settle it twice.
+// cool-down, [RateLimiter.Release] or a repair removed it. It raises no grant that a repair made smaller. A reply
+// that is lost does not settle it twice.
 //
 // Settle returns ErrInvalidArgument if actual is not in 0..2^32-1, ErrSettled, or a common error. If ctx had ended, or
 // the Client was closed, before the call, the grant is as before. After any other common error it may or may not have
