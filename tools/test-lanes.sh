@@ -8,10 +8,11 @@
 # The lanes otlp, sdk and frameworks, which compile for minutes what others have
 # written, and release run when they are named, and in a long run.
 #
-# The lanes run in columns beside each other: compat, bench and page, whose JVMs
-# and browser sleep most of the time, valkey and servers; redis; unit, oldest,
-# otlp, sdk, frameworks and release, whose time is virtual or of no matter. The
-# lane checks begins while servers are installed. Each of these has a higher priority than the next. The first is heard while it
+# The lanes run in three columns beside each other: compat, bench and page, whose
+# JVMs and browser sleep most of the time, valkey, servers and checks; redis;
+# unit, oldest, otlp, sdk, frameworks and release, whose time is virtual or of no
+# matter, and which begin while servers are installed.
+# Each of these has a higher priority than the next. The first is heard while it
 # runs; the output of the others follows, each in one piece.
 #
 # The few tests that failed are run again when all lanes have ended, alone, see
@@ -338,7 +339,8 @@ servers=()
 chosen page && servers+=(chromium)
 chosen valkey && servers+=(valkey-server)
 chosen servers && servers+=(redis-server lua5.4)
-{ chosen unit || chosen redis || chosen valkey; } && servers+=(zsh fish) # whose completion is tested
+shells=() # whose completion is tested
+{ chosen unit || chosen redis || chosen valkey; } && shells+=(zsh fish)
 
 detector=(-race)
 if [ "$(go env CGO_ENABLED)" != 1 ]; then
@@ -380,21 +382,21 @@ column() {
     columns+=("$!")
 }
 
-install_servers() { [ ${#servers[@]} -eq 0 ] || tools/install-servers.sh "${servers[@]}"; }
+install_servers() { [ $# -eq 0 ] || tools/install-servers.sh "$@"; }
 
 # shellcheck disable=SC2086 # lists of words
 if [ -n "$long" ]; then
-    install_servers
+    install_servers ${shells[@]+"${shells[@]}"} ${servers[@]+"${servers[@]}"}
     run $lanes
 else
-    here= first="compat bench page valkey servers"
-    if [ ${#servers[@]} -gt 0 ] && chosen checks; then
-        column checks # which needs none of these, and compiles meanwhile
-    else
-        first="$first checks"
+    here= virtual="unit oldest otlp sdk frameworks release"
+    install_servers ${shells[@]+"${shells[@]}"}
+    if [ ${#servers[@]} -gt 0 ] && any $virtual; then
+        column $virtual # which takes the longest, and needs none of these
+        virtual=
     fi
-    install_servers
-    for those in "$first" "redis" "unit oldest otlp sdk frameworks release"; do
+    install_servers ${servers[@]+"${servers[@]}"}
+    for those in "compat bench page valkey servers checks" "redis" "$virtual"; do
         if ! any $those; then
             continue
         elif [ -z "$here" ]; then

@@ -11,6 +11,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"sync"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -24,6 +25,9 @@ type Server struct {
 	mini  *miniredis.Miniredis
 	addr  string
 	piped bool
+
+	mu     sync.Mutex // of the pipes: miniredis panics if one comes while it closes
+	closed bool
 }
 
 // Start starts a Server on a free port of 127.0.0.1. The caller must close it.
@@ -68,7 +72,7 @@ func (s *Server) Options() *redis.Options {
 	if s.piped {
 		o.PoolSize = BubblePoolSize
 		o.Dialer = func(context.Context, string, string) (net.Conn, error) {
-			c, err := s.mini.Dial()
+			c, err := s.dial()
 			if err != nil {
 				return nil, err
 			}
@@ -78,8 +82,22 @@ func (s *Server) Options() *redis.Options {
 	return o
 }
 
+func (s *Server) dial() (net.Conn, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, net.ErrClosed
+	}
+	return s.mini.Dial()
+}
+
 // Close closes the server and its connections and drops its data. Further calls do nothing.
-func (s *Server) Close() { s.mini.Close() }
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.mini.Close()
+}
 
 // SetTime stops the clock of s at t. TIME and the TTLs follow the last call of SetTime from then on,
 // and no longer the clock of this process. Setting the clock back does not lengthen any TTL.
