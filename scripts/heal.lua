@@ -75,6 +75,7 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use says
 local long = says(ARGV[2], 'long')
 --#use join
+--#use as_grant
 --#use join_early
 local budget = tonumber(ARGV[4])
 local tended, ahead, begun = tonumber(ARGV[5] or 0), tonumber(ARGV[6] or 0), ARGV[7] == '1'
@@ -136,7 +137,7 @@ local function lift(m)
   local t = math.min(block_at(m), now) -- equal blocks of 20 bytes are kept apart by their instant
   if t <= now - interval then
     freed = freed + permits_of(m)
-  elseif redis.call('ZADD', KEYS[3], 'NX', t, #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 0 then
+  elseif redis.call('ZADD', KEYS[3], 'NX', t, as_grant(m)) == 0 then
     return false
   end
   replace(m)

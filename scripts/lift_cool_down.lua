@@ -43,6 +43,7 @@ else
 end
 --#use formats
 local byte, sub, freed = string.byte, string.sub, 0
+--#use as_grant
 --#use permits_of
 for i = 1, #members, 2 do
   local m, score = members[i], tonumber(members[i + 1])
@@ -55,8 +56,7 @@ for i = 1, #members, 2 do
     elseif t <= now + 32 and t <= score + 32 and t > score - 63244800000 then
       t = math.min(t, now) -- equal blocks of 20 bytes are kept apart by their instant
       -- Added before the block goes: an emptied set would lose its TTL.
-      if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), #m == BC0I and '\16~l~' .. sub(m, 5)
-        or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
+      if redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', t), as_grant(m)) == 1 then
         redis.call('ZREM', KEYS[3], m)
         lifted = 1
       end

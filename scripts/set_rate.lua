@@ -60,6 +60,7 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 
 local long = says(ARGV[6], 'long')
 --#use join
+--#use as_grant
 --#use stamps
 --#use join_early
 
@@ -86,8 +87,7 @@ else
   for i = 1, #blocks, 2 do
     local m, ends = blocks[i], blocks[i + 1] + before
     local t = block_at(m)
-    if t and t > 0 and t + interval > ends and redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', math.min(t, now)),
-      #m == BC0I and '\16~l~' .. sub(m, 5) or sub(m, 1, 8) .. '~l' .. sub(m, 11)) == 1 then
+    if t and t > 0 and t + interval > ends and redis.call('ZADD', KEYS[3], 'NX', string.format('%.0f', math.min(t, now)), as_grant(m)) == 1 then
       redis.call('ZREM', KEYS[3], m)
     elseif t then
       redis.call('ZADD', KEYS[3], string.format('%.0f', ends - interval), m)
