@@ -307,30 +307,19 @@ func TestBaseWithoutAResponse(t *testing.T) {
 // TestSentTwice checks what the comment of Transport says of a platform that closes a connection after it has received a second request
 // on it: a GET arrives again for the permits of one, a POST does not, and nor does a GET without kept connections.
 func TestSentTwice(t *testing.T) {
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
 	var arrived atomic.Int64
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
+	addr := redistest.Listen(t, func(c net.Conn) {
+		in := bufio.NewReader(c)
+		for i := range 2 {
+			if _, err := http.ReadRequest(in); err != nil {
 				return
 			}
-			go func() {
-				defer c.Close()
-				in := bufio.NewReader(c)
-				for i := range 2 {
-					if _, err := http.ReadRequest(in); err != nil {
-						return
-					}
-					arrived.Add(1)
-					if i == 0 {
-						_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-					}
-				}
-			}()
+			arrived.Add(1)
+			if i == 0 {
+				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+			}
 		}
-	}()
+	})
 	client := clienttest.New(t, redistest.Client(t))
 	defer client.Close()
 	for _, c := range []struct {
@@ -344,7 +333,7 @@ func TestSentTwice(t *testing.T) {
 		tr := redistest.Must(New(client, WithBase(base), WithRules(Rule{Limits: []Limit{{Name: l.Name(), Rate: ratelimiter.Rate{Permits: 9, Interval: time.Hour}}}})))(t)
 		require.NoError(t, l.SetRate(t.Context(), ratelimiter.Rate{Permits: 9, Interval: time.Hour}))
 		for range 2 {
-			if resp, err := tr.RoundTrip(request(t, c.method, "http://"+ln.Addr().String()+"/", nil)); err == nil {
+			if resp, err := tr.RoundTrip(request(t, c.method, "http://"+addr+"/", nil)); err == nil {
 				_, _ = io.Copy(io.Discard, resp.Body)
 				require.NoError(t, resp.Body.Close())
 			}

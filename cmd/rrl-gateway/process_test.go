@@ -346,32 +346,21 @@ func TestFrozenRedis(t *testing.T) {
 // TestLogIsJSON checks that what a platform does on its connections is logged as lines of JSON that have nothing of a body: bytes
 // behind the end of one, and a body that is cut.
 func TestLogIsJSON(t *testing.T) {
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				r, err := http.ReadRequest(bufio.NewReader(c))
-				if err != nil {
-					return
-				}
-				if r.URL.Path == "/cut" {
-					_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"token\": \"SECRET")
-					return
-				}
-				_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}{\"token\": \"SECRET\"}")
-				_, _ = io.Copy(io.Discard, c)
-			}()
+	addr := redistest.Listen(t, func(c net.Conn) {
+		r, err := http.ReadRequest(bufio.NewReader(c))
+		if err != nil {
+			return
 		}
-	}()
-	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", "http://"+ln.Addr().String(), "--rules", rulesFor(t, redistest.Key(t), "99", "1h"))
+		if r.URL.Path == "/cut" {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{\"token\": \"SECRET")
+			return
+		}
+		_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}{\"token\": \"SECRET\"}")
+		_, _ = io.Copy(io.Discard, c)
+	})
+	g := start(t, nil, "--redis", "redis://"+redistest.Client(t).Options().Addr, "--allow", "http://"+addr, "--rules", rulesFor(t, redistest.Key(t), "99", "1h"))
 	for path, logged := range map[string]string{"/more": "Unsolicited response received on idle HTTP channel", "/cut": "read error during body copy"} {
-		resp := redistest.Must(http.Get("http://" + g.addr + "/" + ln.Addr().String() + path))(t)
+		resp := redistest.Must(http.Get("http://" + g.addr + "/" + addr + path))(t)
 		_, _ = io.Copy(io.Discard, resp.Body)
 		require.NoError(t, resp.Body.Close())
 		g.log.Await(t, logged)

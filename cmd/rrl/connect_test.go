@@ -210,25 +210,15 @@ func TestFirstMinutes(t *testing.T) {
 
 // An error of a server is one line whose control characters are escaped.
 func TestErrorsAreVisible(t *testing.T) {
-	ln := redistest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer ln.Close()
-	go func() {
-		for {
-			c, err := ln.Accept()
-			if err != nil {
+	addr := redistest.Listen(t, func(c net.Conn) {
+		for buf := make([]byte, 4096); ; {
+			if _, err := c.Read(buf); err != nil {
 				return
 			}
-			go func() {
-				for buf := make([]byte, 4096); ; {
-					if _, err := c.Read(buf); err != nil {
-						return
-					}
-					_, _ = io.WriteString(c, "-ERR \x1b[31mred\r\n")
-				}
-			}()
+			_, _ = io.WriteString(c, "-ERR \x1b[31mred\r\n")
 		}
-	}()
-	l := &live{T: t, url: "redis://" + ln.Addr().String()}
+	})
+	l := &live{T: t, url: "redis://" + addr}
 	requireVisible(t, l.ends(command.ExitDown, `\x1b[31mred`, "ls"))
 }
 
