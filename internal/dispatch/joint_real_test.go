@@ -223,7 +223,7 @@ func TestManyLimitersTogether(t *testing.T) {
 			})
 			require.NoError(t, admin.Do(t.Context(), "ACL", "SETUSER", "default", "allkeys").Err())
 			if !c.apart {
-				require.Greater(t, w.joints.Load(), int64(2)) // a busy machine has few
+				require.Greater(t, w.joints.Load(), int64(10))
 				require.Greater(t, w.calls.Load(), 3*w.joints.Load())
 			}
 			for i := range 64 {
