@@ -623,6 +623,7 @@ func TestMinGap(t *testing.T) {
 // another process takes every permit that it gets. No window may hold a grant that the new rate does not have room
 // for: not before the calls that settle the permits in use, not between them, and not if they are never made.
 func TestRateLoweredOverALargeSetUnderLoad(t *testing.T) {
+	redistest.NeedReal(t)
 	redistest.Repeats(t)
 	const used, interval = 1200, 12 * time.Second
 	for name, c := range map[string]struct {

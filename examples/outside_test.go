@@ -46,7 +46,7 @@ func copied(t *testing.T, example string) string {
 	}
 	program := filepath.Join(dir, "program")
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-mod=mod", "-o", program, ".")
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off", "GOFLAGS=")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOWORK=off")
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	return program

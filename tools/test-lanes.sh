@@ -36,6 +36,7 @@ wanted=" $* "
 long=${RATELIMITER_LONG:-}
 timeout=15m
 export GOGC=${GOGC:-400} # the servers in Go and Lua that most tests talk to make much garbage
+export GOFLAGS="${GOFLAGS:+$GOFLAGS }-gcflags=all=-dwarf=false" # no debugger comes; an eighth of compiling is for it
 if [ -n "$long" ]; then
     timeout=60m order=on
     export RAPID_CHECKS=${RAPID_CHECKS:-1000}
@@ -133,16 +134,18 @@ formatted() { # gofmt lists the files it would change and exits 0
     [ -z "$files" ] || { echo "gofmt -w is needed for:"; echo "$files"; return 1; }
 }
 
-# alone vets each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work. Modules
-# that go.work does not name are vetted by their lanes.
+tidy() { in_module "$1" env GOWORK=off go mod tidy -diff || { echo "in $1: go mod tidy is needed"; return 1; }; }
+
+# alone vets each module, its tests too, as one who has that module only: by its own go.mod, which is tidy, without go.work. The
+# root module, which the lane oldest compiles so, is vetted by go.work, as others have compiled it. Modules that go.work does not
+# name are vetted by their lanes.
 alone() {
-    local dir
-    for dir in otlp_test sdk_test examples/frameworks; do
-        in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
-    done
+    local dir work
     for dir in $(go list -m -f '{{.Dir}}'); do
-        in_module "$dir" env GOWORK=off go vet ./... || { echo "in $dir, with GOWORK=off"; return 1; }
-        in_module "$dir" env GOWORK=off go mod tidy -diff || { echo "in $dir: go mod tidy is needed"; return 1; }
+        work=off
+        [ "$dir" != "$root" ] || work=
+        in_module "$dir" env GOWORK="$work" go vet ./... || { echo "in $dir, with GOWORK=$work"; return 1; }
+        tidy "$dir" || return 1
     done
 }
 
@@ -210,19 +213,24 @@ run_oldest() {
     lane oldest . ". ./scripts ./limit/... ./httplimit/... ./internal/http/authority ./internal/http/muxpattern" RATELIMITER_LANE=miniredis GOWORK=off "GOTOOLCHAIN=$toolchain" -- -short
 }
 
+# module NAME DIR: the tests of a module, which is tidy.
+module() {
+    if tidy "$2"; then lane "$1" "$2" ./... GOWORK=off -- -vet=all; else close "$1" 0 1 0; fi
+}
+
 # The metrics and spans, by OTLP to a real collector. Its many modules are in no other module's graph, nor in go.work.
 run_otlp() {
-    lane otlp otlp_test ./... GOWORK=off -- -vet=all
+    module otlp otlp_test
 }
 
 # Requests of real SDKs. Their many modules are in no other module's graph, nor in go.work.
 run_sdk() {
-    lane sdk sdk_test ./... GOWORK=off -- -vet=all
+    module sdk sdk_test
 }
 
 # The middleware in real web frameworks, whose modules are in no other module's graph, nor in go.work.
 run_frameworks() {
-    lane frameworks examples/frameworks ./... GOWORK=off -- -vet=all
+    module frameworks examples/frameworks
 }
 
 # Real Redisson, of many versions, beside us on one redis-server.
@@ -266,11 +274,12 @@ run_page() {
 }
 
 # The same tests on a redis-server: under the race detector those of what a service links, and without it those of scripts, profiles,
-# pages and examples, of what operators have, and of the modules for gRPC and metrics, for which much would be compiled once more. Packages that neither ask a server nor start a goroutine would only repeat the lane
-# unit. In a long run all of them are in one part, under the race detector.
+# pages and examples, of what operators have, of the commands, and of the modules for gRPC and metrics, for which much would be
+# compiled once more. Packages that neither ask a server nor start a goroutine would only repeat the lane unit. In a long run all of
+# them are in one part, under the race detector.
 run_redis() {
     local all tools="/scripts|/docs|/httplimit/platform|/internal/ops/.*|/internal/test/.*|/cmd/rrl|/cmd/rrl/.*|/examples|/examples/.*"
-    tools="$tools|/grpclimit|/otelratelimiter|/prometheusratelimiter"
+    tools="$tools|/cmd/rrl-gateway|/ratelimiterpage|/metricname|/grpclimit|/otelratelimiter|/prometheusratelimiter"
     local repeat="/httplimit/rulefile|/httplimit/internal/.*|/internal/wire|/internal/engine/fair|/internal/http/authority|/internal/http/muxpattern"
     repeat="$repeat|/internal/ops/rights|/internal/ops/shell|/internal/ops/version|/internal/test/explore|/internal/test/proptest"
     if ! command -v redis-server >/dev/null; then

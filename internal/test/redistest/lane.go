@@ -105,9 +105,13 @@ func Repeats(t testing.TB) {
 func brief() bool { return (Lane() == valkeyLane || testing.Short()) && !Long() }
 
 // NoRace skips t under the race detector, for the reason why. It is for tests in which nothing new can race, and
-// which the detector makes many times slower. The miniredis lane runs them without it.
+// which the detector makes many times slower. The miniredis lane runs them without it. It skips them also in short mode on
+// miniredis, the run of the oldest Go and go-redis, which decide nothing in them.
 func NoRace(t testing.TB, why string) {
 	t.Helper()
+	if testing.Short() && Lane() == miniLane && !Long() {
+		t.Skip(noRaceMark + ": " + why + "; the miniredis lane runs it")
+	}
 	if UnderRace && !Long() {
 		t.Skip(noRaceMark + ": " + why + "; it runs without the race detector")
 	}
