@@ -4,8 +4,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"net/url"
 	"os"
 	"strings"
 
@@ -23,12 +21,8 @@ func newRedis(raw string) (*redis.Client, error) {
 		raw = "redis://" + raw
 	}
 	o, err := redis.ParseURL(raw)
-	if err != nil {
-		var parse *url.Error
-		if errors.As(err, &parse) {
-			err = parse.Err // without the URL, which may hold a password
-		}
-		return nil, fmt.Errorf("the URL of the Redis: %w", err)
+	if err != nil { // which may have parts of the password
+		return nil, errors.New("the URL of the Redis cannot be parsed; it looks like redis://USER:PASSWORD@HOST:PORT/DB, with %2F for a / in the password")
 	}
 	if password := os.Getenv("REDIS_PASSWORD"); password != "" {
 		o.Password = password

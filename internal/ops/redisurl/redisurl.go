@@ -7,7 +7,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -30,7 +33,7 @@ func Parse(raw string) (r Redis, err error) {
 	plain, kind, _ := strings.Cut(scheme, "+")
 	base := plain + "://" + rest
 	u, err := url.Parse(base)
-	if err != nil {
+	if err != nil || endsEarly(u) {
 		return r, errors.New("it cannot be parsed; what a URL cannot have in a password is written as in %2F")
 	}
 	switch kind {
@@ -48,7 +51,43 @@ func Parse(raw string) (r Redis, err error) {
 	default:
 		err = fmt.Errorf("the scheme %q is not known; it is redis, rediss, unix, redis+sentinel, rediss+sentinel, redis+cluster or rediss+cluster", scheme)
 	}
+	if err == nil && slices.ContainsFunc(r.addresses(), noPort) {
+		err = errors.New("a port is a number from 1 to 65535")
+	}
 	return r, err
+}
+
+// endsEarly reports whether the host of u may be a user, whose password has a character that ends the host of a URL and is
+// in what follows.
+func endsEarly(u *url.URL) bool {
+	if u.Fragment != "" || strings.Contains(u.Path, "@") {
+		return true
+	}
+	for option := range u.Query() {
+		if strings.Contains(option, "@") {
+			return true
+		}
+	}
+	return false
+}
+
+// addresses returns the HOST:PORT of each server or Sentinel that the URL names.
+func (r Redis) addresses() []string {
+	switch {
+	case r.Single != nil && r.Single.Network == "unix":
+		return nil
+	case r.Single != nil:
+		return []string{r.Single.Addr}
+	case r.Sentinel != nil:
+		return r.Sentinel.SentinelAddrs
+	}
+	return r.Cluster.Addrs
+}
+
+func noPort(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	n, wrong := strconv.ParseUint(port, 10, 16)
+	return err != nil || wrong != nil || n == 0
 }
 
 // Login returns where the user and the password of r are kept.
