@@ -223,8 +223,8 @@ func (s Signature) check(p problems) {
 			wrong := ""
 			if field != "header" {
 				wrong = envelope.CheckPath(at, field == "xml")
-			} else if at == "" {
-				wrong = "is no field of a header"
+			} else if !envelope.IsToken(at) {
+				wrong = "is no name of a header field"
 			}
 			if wrong != "" {
 				p.add(field, "%q %s", at, wrong)
@@ -239,8 +239,8 @@ func (s Signature) check(p problems) {
 		}
 	}
 	for i, name := range s.WaitFrom {
-		if name == "" {
-			p.add(fmt.Sprintf("wait_from[%d]", i), "the field has no name")
+		if !envelope.IsToken(name) {
+			p.add(fmt.Sprintf("wait_from[%d]", i), "%q is no name of a header field", name)
 		}
 	}
 	for i, at := range s.WaitFromBody {

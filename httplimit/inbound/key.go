@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
@@ -59,15 +60,10 @@ func ByHeader(name string) KeyFunc {
 func canonicalScheme(v string) string {
 	v = trim(v)
 	scheme, rest, _ := strings.Cut(v, " ")
-	if rest = trim(rest); rest == "" || strings.ContainsFunc(scheme, notToken) {
+	if rest = trim(rest); rest == "" || !envelope.IsToken(scheme) {
 		return v
 	}
 	return strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:]) + " " + rest
-}
-
-// notToken reports whether a token of HTTP, such as a scheme, cannot have the character (RFC 9110 §5.6.2).
-func notToken(c rune) bool {
-	return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
 }
 
 type hashKey struct{}
