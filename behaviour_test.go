@@ -117,6 +117,7 @@ func TestLostPermitsComeBack(t *testing.T) {
 		inWorld(t, overall(10_000, time.Minute), func(t *testing.T, w *world) {
 			const step = 1000
 			w.fill(0, 3*step)
+			_ = must(w.l.Peek(w.ctx, 1))(t) // the client knows the rate
 			w.setValue(7000 - 5)
 			one := func(state redisson.HealState) (redisson.HealState, bool) {
 				next, done, err := w.l.redis.HealStep(w.ctx, permit.Overall, permit.Checked, step, state)
@@ -246,6 +247,28 @@ func TestReleaseTakesTheNewestGrants(t *testing.T) {
 			require.Equal(t, 679, members)
 		})
 	})
+}
+
+// TestRateLoweredUnseen checks that a client which meets a lower rate, set by somebody else, drops none of its grants, so that a
+// raise within the interval frees none.
+func TestRateLoweredUnseen(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		t.Run(typ.String(), func(t *testing.T) {
+			six := Rate{Permits: 6, Interval: time.Second, Type: typ}
+			inWorld(t, six, func(t *testing.T, w *world) {
+				w.granted(6)
+				w.at(100 * time.Millisecond)
+				require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 1).Err())
+				w.rejected(1, 900*time.Millisecond)
+				w.at(200 * time.Millisecond)
+				require.True(t, must(w.l.UpdateRate(w.ctx, six, KeepState()))(t))
+				w.rejected(1, 800*time.Millisecond)
+				w.at(time.Second)
+				w.granted(6)
+				w.rejected(1, time.Second)
+			})
+		})
+	}
 }
 
 // Redisson 4.4.0 leaves all members, and each one that expires frees a permit that the lower rate does not

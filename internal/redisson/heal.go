@@ -5,6 +5,7 @@ package redisson
 import (
 	"context"
 	"errors"
+	"strconv"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/permit"
@@ -23,7 +24,7 @@ const maxHeals = 3
 // Heal makes value and the permits in use add up to the rate, in calls of bounded work. First it removes what has no
 // effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. It gives back permits that
 // are neither left nor in use. If there are too many, it takes permits from the oldest grants, so a release by Java
-// keeps what it freed. It gives up on a set that changes faster than it can be read.
+// keeps what it freed, unless the rate may have been lowered, so that all of them are in use. It gives up on a set that changes faster than it can be read.
 func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] {
 	began, starts, state := time.Now(), 1, HealState(nil)
 	return permit.Op[struct{}]{Name: l.Scripts.Heal.op(), Step: func(ctx context.Context) (_ struct{}, more bool, err error) {
@@ -50,7 +51,11 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 // state to go on with, or nil to start over because the set has changed.
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
-	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{c == permit.Lowered, "lowered"})
+	trusted := int64(0)
+	if c != permit.Lowered {
+		trusted = l.hints.trusted()
+	}
+	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{trusted > 0, strconv.FormatInt(trusted, 10)})
 	args := append([]any{wire(typ), words, l.now(), members}, state...)
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), args...)
 	if err != nil {

@@ -70,10 +70,13 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if a.noTTL {
 		h.noTTLUntil = sent.Add(trustNoTTL)
 	}
+	if b.Check == permit.Lowered && a.Next == permit.Done {
+		h.checks.lowered = false // all adds up
+	}
 	if a.Rate.Interval > 0 {
 		if last := h.rate; last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval) {
 			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it.
-			h.checks.suspect, h.checks.lowered = true, a.Rate.Permits < last.Permits
+			h.checks.suspect, h.checks.lowered = true, h.checks.lowered || a.Rate.Permits < last.Permits
 		}
 		if h.checks.nextCheck.IsZero() {
 			h.checks.nextCheck = sent.Add(checkEvery(a.Rate.Interval))
@@ -87,7 +90,7 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if h.checks.rejected && !b.Healed && !sent.Before(h.checks.nextAudit) {
 		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
 		if b.Check == permit.Unchecked {
-			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
+			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, h.checks.cause()
 		}
 	}
 }
@@ -106,14 +109,35 @@ func (h *hints) learnType(typ permit.Type) {
 	h.locked(func() { h.typ, h.checks.nextAudit, h.noTTLUntil = typ, time.Time{}, time.Time{} })
 }
 
+// learnRate records the rate that this process has set. The state fits it.
+func (h *hints) learnRate(r permit.Rate) {
+	h.locked(func() { h.rate, h.checks.suspect, h.checks.lowered = r, false, false })
+	h.learnType(r.Type)
+}
+
 // forgetTTL records that the limiter may have got a TTL.
 func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
 // healed records that a heal for the given cause, which began at the given instant, has ended.
 func (h *hints) healed(c permit.HealCause, began time.Time) {
-	if c != permit.Unchecked { // adding up a large set takes no more than 1 % of the time
-		h.locked(func() { h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began)))) })
+	if c == permit.Unchecked {
+		return
 	}
+	h.locked(func() { // adding up a large set takes no more than 1 % of the time
+		h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
+		h.checks.lowered = h.checks.lowered && c != permit.Lowered
+	})
+}
+
+// trusted returns the rate that the state is known to be of, or 0 if it may be that of a higher one: then what is too much may be
+// in use.
+func (h *hints) trusted() (permits int64) {
+	h.locked(func() {
+		if !h.checks.lowered {
+			permits = h.rate.Permits
+		}
+	})
+	return permits
 }
 
 // A hintTable has the hints of recently used limiters, in a fixed number of places.
@@ -143,7 +167,7 @@ type checkSchedule struct {
 	nextAudit time.Time // the next check, after a rejection
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
-	lowered   bool      // the new rate is lower
+	lowered   bool      // the rate has been lowered, and the state has not been healed since
 	rejected  bool      // the last reply granted nothing, so the next one may reject, too
 	calls     uint32    // since the last check
 	permits   int64     // that these asked for
@@ -165,8 +189,8 @@ func checkEvery(interval time.Duration) time.Duration {
 const CheckSample = 64
 
 // take decides whether the call that leaves now, for the given number of permits, checks that the permits left and
-// those in use add up to the rate, even if nothing is rejected. It returns Lowered if the rate has been lowered since
-// the last check, otherwise Checked, or Unchecked if the call does not check. After a check, no other call needs to check
+// those in use add up to the rate, even if nothing is rejected. It returns Lowered if the rate has been lowered and
+// the state not healed since, otherwise Checked, or Unchecked if the call does not check. After a check, no other call needs to check
 // for an interval.
 //
 // With audits, a call after a rejection checks at once if a check would have to follow its own rejection. That saves
@@ -182,13 +206,17 @@ func (c *checkSchedule) take(now time.Time, r permit.Rate, permits int64, sample
 	if early && !c.suspect && !(audits && c.rejected && !now.Before(c.nextAudit)) {
 		return permit.Unchecked
 	}
-	cause := permit.Checked
-	if c.lowered {
-		cause = permit.Lowered
-	}
-	c.suspect, c.lowered, c.calls, c.permits = false, false, 0, 0
+	c.suspect, c.calls, c.permits = false, 0, 0
 	c.nextCheck = now.Add(checkEvery(r.Interval))
-	return cause
+	return c.cause()
+}
+
+// cause returns why a check is made that is made now.
+func (c *checkSchedule) cause() permit.HealCause {
+	if c.lowered {
+		return permit.Lowered
+	}
+	return permit.Checked
 }
 
 // postpone prevents checks before the given instant.

@@ -37,7 +37,7 @@ func (l *Limiter) SetRate(r permit.Rate, mustExist, keepState bool) permit.Op[Ra
 			return err
 		}
 		did.Set = true
-		l.hints.learnType(r.Type)
+		l.hints.learnRate(r)
 		if len(n) != 3 {
 			return l.badReply(s, n)
 		}

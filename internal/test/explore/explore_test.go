@@ -104,7 +104,7 @@ var mutations = []mutation{
 	{"a healer gives nothing back", "heal", "local left = rate - permits\n", "local left = value or rate - permits\n", 0, "ask evict time", 5, "do not add up"},
 	{"a lower rate leaves the permits in use", "set_rate", "left = rate - used", "left = math.max(0, rate - used)", 0, "ask rate time", 4, "the window|more than|do not add up"},
 	{"a sum does not know of a settled grant", "give_back", "replace(grant, score, to)",
-		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal refund", 5, "has no member"},
+		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal refund", 5, "has no member|do not add up"},
 	{"nor of one that is settled to more", "give_back", "replace(grant, score, to)",
 		"if to then redis.call('ZADD', KEYS[3], score, to) end redis.call('ZREM', KEYS[3], grant)", 0, "heal settle", 5, "more than|the window"},
 	{"a sum that begins anew is taken for the old one", "heal", "if begun and not from or not (lo and hi and hi - lo + 1 == members) then", "if false then", 0, "heal release", 6, "."},
