@@ -693,6 +693,35 @@ func TestAllowAtMost(t *testing.T) {
 	})
 }
 
+// TestAllowAtMostWhoseCallersLeave checks that what a call was granted whose caller left before the reply goes back.
+func TestAllowAtMostWhoseCallersLeave(t *testing.T) {
+	redistest.NeedReal(t)
+	ctx, name := t.Context(), redistest.Key(t)
+	proxy := redistest.StartProxy(t, redistest.Client(t).Options().Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr()})
+	defer rdb.Close()
+	client := newClient(t, rdb)
+	defer client.Close()
+	l := client.RateLimiter(name).WithRate(overall(1000, time.Hour))
+	got, _, err := l.AllowAtMost(ctx, 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 10, got)
+	proxy.Judge(func(words []string) (f redistest.Fault) {
+		if strings.HasPrefix(words[0], "eval") {
+			f.Hold = 200 * time.Millisecond
+		}
+		return f
+	})
+	for i := range 5 {
+		ctx, cancel := context.WithTimeout(ctx, time.Duration(20+30*i)*time.Millisecond)
+		_, _, err := l.AllowAtMost(ctx, []int64{1, 7, 300, 2, 5}[i])
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		cancel()
+	}
+	proxy.Judge(nil)
+	soon(t, "all is given back", func() bool { return must(l.AvailablePermits(ctx))(t) == 990 })
+}
+
 // TestAllowAtMostBesideWaiters checks that a call that takes what there is gets something while others of its Client wait, when it
 // comes back after the wait that it is told, and that one who waits for all permits is passed over for an interval at most.
 func TestAllowAtMostBesideWaiters(t *testing.T) {

@@ -5,9 +5,11 @@ package engine_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/engine"
@@ -502,6 +504,7 @@ func TestAListInTurnUndoes(t *testing.T) {
 				})
 				_, err := w.all(w.ctx, -1, l[0].of(2), l[1].of(2), l[2].of(1))
 				require.Error(t, err)
+				synctest.Wait() // nobody waits for what goes back
 				refunds := 0
 				for _, c := range w.p.Calls() {
 					if c.Op == "refund" {
@@ -515,4 +518,29 @@ func TestAListInTurnUndoes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestAListWhoseCallIsLostInAnOutage checks that what a list may have been granted by a call whose reply was lost goes back when Redis
+// is there again, however long that takes, as the list asks anew. When the Engine closes, the list does not wait for it.
+func TestAListWhoseCallIsLostInAnOutage(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Hour), overall(10, time.Hour))
+		w.p.Hook(func(c testworld.Call) testworld.Fault {
+			return testworld.Fault{Err: testworld.Lost, Runs: strings.HasPrefix(c.Op, "acquire")}
+		})
+		time.AfterFunc(20*time.Second, func() { w.p.Hook(nil) })
+		_, err := w.all(w.ctx, time.Minute, l[0].of(3), l[1].of(4))
+		require.NoError(t, err)
+		time.Sleep(10 * time.Second)
+		require.EqualValues(t, 3, w.server.Used(l[0].key))
+		require.EqualValues(t, 4, w.server.Used(l[1].key))
+	}, outageLimit(time.Hour))
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, time.Hour), overall(10, time.Hour))
+		w.p.Always(testworld.Fault{After: 2 * time.Second, Err: testworld.Lost})
+		time.AfterFunc(time.Second, w.close)
+		_, err := w.all(w.ctx, time.Minute, l[0].of(3), l[1].of(4))
+		require.ErrorIs(t, err, permit.ErrClosed)
+		require.Less(t, w.elapsed(), 5*time.Second)
+	})
 }

@@ -52,21 +52,48 @@ func (l *Link) Ask(ctx context.Context, permits int64) (permit.Reply, Asked, err
 	return l.ask(ctx, one(permits), permit.Batch{})
 }
 
-// AskUpTo asks for as many of the permits as there are, and returns how many it was granted. It does not wait in the queue.
+// AskUpTo asks for as many of the permits as there are, and returns how many it was granted. It does not wait in the queue. What may
+// have been granted by a call whose reply is lost goes back, in the background.
 func (l *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64, error) {
 	runs := upTo(permits)
-	a, _, err := l.ask(ctx, runs, permit.Batch{})
+	a, asked, err := l.ask(ctx, runs, permit.Batch{})
 	if err != nil {
+		if asked.ID != (permit.ID{}) {
+			l.Background(func() { l.takeBack(context.WithoutCancel(ctx), asked, runs) })
+		}
 		return a, 0, err
 	}
 	got := int64(0)
-	for i, n := range a.Granted {
-		got += max(n, 0) * runs[i].Permits
+	for _, g := range granted(asked, runs, a) {
+		got += g.Permits
 	}
 	if got == 0 && len(runs) > 1 { // the wait is that of the first run
 		a, err = l.Peek(ctx, 1)
 	}
 	return a, got, err
+}
+
+// granted returns what the runs of asked were granted.
+func granted(asked Asked, runs []permit.Run, a permit.Reply) (grants []permit.Grant) {
+	for i, n := range a.Granted {
+		if n > 0 {
+			grants = append(grants, permit.Grant{ID: asked.ID.Run(i), Permits: n * runs[i].Permits})
+		}
+	}
+	return grants
+}
+
+// takeBack gives back what asked was granted, which nobody knows. A replay tells it.
+func (l *Link) takeBack(ctx context.Context, asked Asked, runs []permit.Run) {
+	var a permit.Reply
+	again := permit.Batch{Type: asked.Type, ID: asked.ID, Runs: runs, Floor: l.Floor, Replay: true, Alone: true}
+	if l.undo(ctx, func() (err error) {
+		b := again
+		a, err = l.Backend.Acquire(ctx, &b)
+		return err
+	}) == nil {
+		l.GiveBack(ctx, asked.Type, granted(asked, runs, a)...)
+	}
 }
 
 // upTo returns runs of which a script that decides them one after another grants as many permits as there are: half of

@@ -109,29 +109,44 @@ func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.G
 }
 
 const (
-	// maxUndoing is for how long undo goes on after a shortage.
+	// maxUndoing is for how long undo goes on when Redis is not reached.
 	maxUndoing = time.Minute
 	// undoEvery is the pause until it does.
 	undoEvery = time.Second
 )
 
-// undo makes a call that gives something back and may be made twice. If that fails because this process has too much
-// else on its way, undo returns, and goes on in the background until there is room, the client is closed, or maxUndoing
-// has passed.
+// undo makes a call that gives something back and may be made twice. If that fails because Redis is not reached, or this process
+// has too much else on its way, undo returns, and goes on in the background until there is a reply, the client is closed, or
+// maxUndoing has passed.
 func (l *Link) undo(ctx context.Context, call func() error) error {
 	try := func() error { return retry.Do(nil, nil, func(bool) error { return l.attempt(ctx, call) }) }
 	err := try()
-	if permit.IsShortage(err) {
+	if missed(err) {
 		_ = l.Queue.Background(func() {
 			begin, err := time.Now(), err
-			for permit.IsShortage(err) && !l.System.IsClosed() && time.Since(begin) < maxUndoing {
+			for missed(err) && !l.System.IsClosed() && time.Since(begin) < maxUndoing {
 				retry.SleepOr(undoEvery, l.System.Closed, nil)
-				err = try()
+				if !l.Health().Down() {
+					err = try()
+				}
 			}
 			l.Changed()
 		})
 	}
 	return err
+}
+
+// missed reports whether a call that ended with err may not have been carried out, but would be if it was made again.
+func missed(err error) bool {
+	failure, failed := err.(*retry.Error)
+	return permit.IsShortage(err) || failed && failure.Outcome != retry.Executed && !failure.Final
+}
+
+// Background calls f in a goroutine, for which Close waits unless it has begun.
+func (l *Link) Background(f func()) {
+	if l.Queue.Background(f) != nil {
+		go f()
+	}
 }
 
 // WithLast returns err, the reason why Redis is down, together with the error of the last attempt if that is a

@@ -4,6 +4,7 @@ package list
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -132,11 +133,7 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 		parts[i].asked = link.Asked{Type: list[i].Type, ID: list[i].ID}
 	}
 	if err != nil && unsure {
-		back := slices.Clone(parts)
-		refund := func() { refundAll(context.WithoutCancel(ctx), back) }
-		if parts[0].Handle.Queue.Background(refund) != nil {
-			refund() // the Engine is closed
-		}
+		refundSoon(ctx, parts)
 	}
 	return rejected, err
 }
@@ -149,6 +146,10 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		a, parts[i].asked, err = parts[i].Handle.Ask(ctx, parts[i].Permits)
 		if err == nil && a.Granted[0] == 1 {
 			continue
+		}
+		if err != nil && (ctx.Err() != nil || permit.WasNotServed(err) || errors.Is(err, permit.ErrClosed)) {
+			refundSoon(ctx, parts[:i+1])
+			return nothing, err
 		}
 		asked := parts[:i]
 		if err != nil {
@@ -167,6 +168,12 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		return bound, nil
 	}
 	return allGranted(parts), nil
+}
+
+// refundSoon is refundAll where Redis may not reply for long, or the caller has left. Nobody waits for it.
+func refundSoon(ctx context.Context, parts []part) {
+	back := slices.Clone(parts)
+	back[0].Handle.Background(func() { refundAll(context.WithoutCancel(ctx), back) })
 }
 
 // refundAll gives back what was granted, as if it had not been asked for.
