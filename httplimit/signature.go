@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
+	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 	"github.com/goredisson/ratelimiter/internal/http/muxpattern"
 )
 
@@ -223,7 +224,7 @@ func (s Signature) check(p problems) {
 			wrong := ""
 			if field != "header" {
 				wrong = envelope.CheckPath(at, field == "xml")
-			} else if !envelope.IsToken(at) {
+			} else if !keyname.IsToken(at) {
 				wrong = "is no name of a header field"
 			}
 			if wrong != "" {
@@ -239,7 +240,7 @@ func (s Signature) check(p problems) {
 		}
 	}
 	for i, name := range s.WaitFrom {
-		if !envelope.IsToken(name) {
+		if !keyname.IsToken(name) {
 			p.add(fmt.Sprintf("wait_from[%d]", i), "%q is no name of a header field", name)
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/goredisson/ratelimiter/httplimit/internal/envelope"
 	"github.com/goredisson/ratelimiter/httplimit/internal/keyname"
 )
 
@@ -60,7 +59,7 @@ func ByHeader(name string) KeyFunc {
 func canonicalScheme(v string) string {
 	v = trim(v)
 	scheme, rest, _ := strings.Cut(v, " ")
-	if rest = trim(rest); rest == "" || !envelope.IsToken(scheme) {
+	if rest = trim(rest); rest == "" || !keyname.IsToken(scheme) {
 		return v
 	}
 	return strings.ToUpper(scheme[:1]) + strings.ToLower(scheme[1:]) + " " + rest

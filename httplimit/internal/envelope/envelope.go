@@ -69,13 +69,6 @@ func IsFile(status int, header http.Header) bool {
 	return status == http.StatusPartialContent || len(header["Content-Disposition"]) > 0 || len(header["Content-Range"]) > 0
 }
 
-// IsToken reports whether s is a token of HTTP, such as the name of a field or a scheme (RFC 9110 §5.6.2).
-func IsToken(s string) bool {
-	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
-		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
-	})
-}
-
 // MediaType is the one media type of a body, without parameters; "" where there is none, or several.
 func MediaType(header http.Header) string {
 	values := header.Values("Content-Type")

@@ -66,3 +66,10 @@ func Part(s string, slashes bool) string {
 	}
 	return Hash(s)
 }
+
+// IsToken reports whether s is a token of HTTP, such as the name of a field or a scheme (RFC 9110 §5.6.2).
+func IsToken(s string) bool {
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.ContainsRune("!#$%&'*+-.^_`|~", c))
+	})
+}
