@@ -27,9 +27,9 @@ var deliberates = []deliberate{
 		},
 	},
 	{
-		"4", "More than the rate, left by Redisson's release and by its updateRate and setRate(args) with the state kept: the oldest grants go, so that value + used = rate.",
+		"4", "More than the rate, left by Redisson's release: the oldest grants go, so that value + used = rate.",
 		func(w where, d difference) bool {
-			return (w.scenario.operation == "release" || w.scenario.name == "keep state, fewer") && w.direction == javaToGo && d.phase == "observe" &&
+			return w.scenario.operation == "release" && w.direction == javaToGo && d.phase == "observe" &&
 				strings.HasPrefix(d.step, "tryAcquire") && strings.HasPrefix(d.what, "permits") && number(d.together) < number(d.alone) && healthy(w, d)
 		},
 	},
@@ -72,9 +72,10 @@ var deliberates = []deliberate{
 		},
 	},
 	{
-		"18", "Keeping the state with a rate below what is in use leaves fewer than 0 permits, so that value + used = rate; Redisson leaves 0.",
+		"18", "Keeping the state with a rate below what is in use leaves fewer than 0 permits, so that value + used = rate; Redisson leaves 0. After Redisson's, our next tryAcquire does that.",
 		func(w where, d difference) bool {
-			return w.scenario.operation == "setRate(args)" && w.scenario.name == "keep state, fewer" && w.direction == goToJava &&
+			ours := w.direction == goToJava || d.phase == "observe" && strings.HasPrefix(d.step, "tryAcquire")
+			return w.scenario.operation == "setRate(args)" && w.scenario.name == "keep state, fewer" && ours &&
 				(strings.HasPrefix(d.what, "value") || d.step == "availablePermits" && d.what == "answer") && number(d.together) < 0 && d.alone == "0" && healthy(w, d)
 		},
 	},

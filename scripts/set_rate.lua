@@ -64,8 +64,6 @@ local long = says(ARGV[6], 'long')
 --#use stamps
 --#use join_early
 
--- What SET takes from value: the TTL that the keys of a PER_CLIENT client have where the hash has none.
-local own = math.max(redis.call('PTTL', KEYS[2]), redis.call('PTTL', KEYS[3]))
 local later = 0
 if not keeps or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
@@ -118,9 +116,7 @@ else
   if later == 1 and till > now then
     left = math.min(left, 0)
   end
-  if stored or card > 0 or conf[2] or ARGV[4] == '0' then -- a client that has taken nothing has no keys
-    redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or gain(left, 0), -9007199254740992)))
-  end
+  redis.call('SET', KEYS[2], string.format('%.0f', math.max(later == 1 and left or gain(left, 0), -9007199254740992)))
 end
 
 if stay > 0 then
@@ -132,8 +128,6 @@ else
     ttl = math.max(1, ttl)
     redis.call('PEXPIRE', KEYS[2], ttl)
     redis.call('PEXPIRE', KEYS[3], ttl)
-  elseif own >= 0 then
-    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(own, 9007199254740992)))
   end
 end
 return {1, later, others}

@@ -89,12 +89,6 @@ var setRateRows = []row{
 		sets(1000, 0, "0", "keep", 0), "10", "1 0 0", &state{hash: rated("10"), value: "6", members: []member{{-100, java(4)}},
 			ttls: [3]time.Duration{20 * time.Minute, 20 * time.Minute, 20 * time.Minute}}},
 
-	{"set_rate", "the keys of a client keep their TTL", state{hash: hash("type", "1"), value: "6", members: []member{{-100, java(4)}}, ttls: [3]time.Duration{0, time.Hour, time.Hour}},
-		sets(1000, 0, "1", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "type", "1"), value: "6", members: []member{{-100, java(4)}},
-			ttls: [3]time.Duration{0, time.Hour, time.Hour}}},
-	{"set_rate", "a client that has taken nothing gets none", state{hash: hash("type", "1")},
-		sets(1000, 0, "1", "keep", 0), "10", "1 0 0", &state{hash: rated("10", "type", "1")}},
-
 	{"set_rate", "in a cool-down all becomes a block", state{hash: hash("coolDown", at(5000)), value: "6", members: []member{{-100, java(4)}}},
 		sets(1000, 0, "0", "", 0), "12", "1 0 0", &state{hash: rated("12", "coolDown", at(5000)), value: "0", members: []member{{4000, joined(0, 12, 0)}}}},
 	{"set_rate", "and what the rate has more", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, joined(-100, 4, 0)}, {4000, joined(0, 6, 7)}}},

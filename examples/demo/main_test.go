@@ -79,7 +79,7 @@ func TestEmbedded(t *testing.T) {
 	var out strings.Builder
 	require.ErrorIs(t, run(ctx, "", writer(func(b []byte) { out.Write(b); cancel() })), context.Canceled)
 	require.Contains(t, out.String(), "5 permits in any 4s")
-	require.ErrorContains(t, run(t.Context(), "redis://u:secret@h:port", &out), "invalid port")
+	require.ErrorContains(t, run(t.Context(), "redis://u:secret@h:port", &out), "cannot be parsed")
 }
 
 type writer func(b []byte)
