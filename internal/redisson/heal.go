@@ -42,7 +42,7 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 			state, more = next, true
 		}
 		if !more {
-			l.hints.healed(c, began)
+			l.hints.healed(c, began, done && err == nil)
 		}
 		return struct{}{}, more, err
 	}}

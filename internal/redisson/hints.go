@@ -118,14 +118,14 @@ func (h *hints) learnRate(r permit.Rate) {
 // forgetTTL records that the limiter may have got a TTL.
 func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
-// healed records that a heal for the given cause, which began at the given instant, has ended.
-func (h *hints) healed(c permit.HealCause, began time.Time) {
+// healed records that a heal for the given cause, which began at the given instant, has ended, and whether all adds up now.
+func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
 	if c == permit.Unchecked {
 		return
 	}
 	h.locked(func() { // adding up a large set takes no more than 1 % of the time
 		h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
-		h.checks.lowered = h.checks.lowered && c != permit.Lowered
+		h.checks.lowered = h.checks.lowered && !(whole && c == permit.Lowered)
 	})
 }
 
