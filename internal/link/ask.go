@@ -121,7 +121,8 @@ func (l *Link) Check(ctx context.Context, permits int64) error {
 
 func one(permits int64) []permit.Run { return []permit.Run{{Permits: permits, Count: 1}} }
 
-// ask makes the call b for the runs until the reply is complete. It sets the ID and the runs of b.
+// ask makes the call b for the runs until the reply is complete. It sets the ID and the runs of b. After an error, asked is zero if
+// nothing can have been granted.
 func (l *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a permit.Reply, asked Asked, err error) {
 	b.Floor = l.Floor
 	b.Runs = runs
@@ -139,7 +140,7 @@ func (l *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a pe
 			return permit.Reply{}, asked, err
 		}
 		if a.Granted[last] < 0 {
-			return permit.Reply{}, asked, permit.Exceeds(l.Name, runs[last].Permits, l.Floor, a.Rate.Permits)
+			return permit.Reply{}, Asked{}, permit.Exceeds(l.Name, runs[last].Permits, l.Floor, a.Rate.Permits)
 		}
 		l.Queue.Learn(l, &a, begin)
 		b.Cursor = permit.Cursor{}
@@ -154,13 +155,13 @@ func (l *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a pe
 		case a.Next == permit.Heal && !b.Healed:
 			b.Healed = true
 			if err := l.heal(ctx, b.Type, b.Check); err != nil {
-				return permit.Reply{}, asked, err
+				return permit.Reply{}, Asked{}, err
 			}
 		default:
 			return a, asked, nil
 		}
 	}
-	return permit.Reply{}, asked, permit.CountKeepsChanging("acquire", l.Name)
+	return permit.Reply{}, Asked{}, permit.CountKeepsChanging("acquire", l.Name)
 }
 
 // askOnce makes the call b until there is a reply. With an error, unsure reports whether b may have been carried out.
