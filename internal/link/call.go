@@ -139,7 +139,7 @@ func (l *Link) undo(ctx context.Context, call func() error) error {
 // missed reports whether a call that ended with err may not have been carried out, but would be if it was made again.
 func missed(err error) bool {
 	failure, failed := err.(*retry.Error)
-	return permit.IsShortage(err) || failed && failure.Outcome != retry.Executed && !failure.Final
+	return failed && failure.Outcome != retry.Executed && !failure.Final
 }
 
 // Background calls f in a goroutine, for which Close waits unless it has begun.

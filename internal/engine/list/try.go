@@ -147,15 +147,14 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		if err == nil && a.Granted[0] == 1 {
 			continue
 		}
-		if err != nil && (ctx.Err() != nil || permit.WasNotServed(err) || errors.Is(err, permit.ErrClosed)) {
-			refundSoon(ctx, parts[:i+1])
-			return nothing, err
-		}
-		asked := parts[:i]
+		asked, back := parts[:i], refundAll
 		if err != nil {
 			asked = parts[:i+1] // it may have been granted, too
+			if ctx.Err() != nil || permit.WasNotServed(err) || errors.Is(err, permit.ErrClosed) {
+				back = refundSoon
+			}
 		}
-		refundAll(ctx, asked)
+		back(ctx, asked)
 		if err != nil {
 			return nothing, err
 		}
