@@ -14,10 +14,13 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
+// A Call makes one attempt at a call. The attempt is a replay if an earlier one may have been executed. It has to end with ctx.
+type Call func(ctx context.Context, replay bool) error
+
 // Gated repeats call, which makes one attempt at a call that may reclaim permits, until there is a reply. An attempt
 // is a replay if an earlier one may have been executed. During an outage it makes no attempt, and returns at once. Its errors are meant for callers: when ctx is done, it returns the error of ctx, which wraps
 // ErrUnavailable as well if there has been no reply.
-func (l *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
+func (l *Link) Gated(ctx context.Context, op string, call Call) error {
 	l.Touch()
 	defer l.Touch()
 	return l.Read(ctx, op, call)
@@ -31,7 +34,7 @@ func (l *Link) Touch() { l.Queue.Touch(l.Key) }
 func (l *Link) Changed() { l.Queue.Changed(l.Key) }
 
 // Read is Gated for a call that only reads.
-func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
+func (l *Link) Read(ctx context.Context, op string, call Call) error {
 	begin := time.Now()
 	var last error
 	err := retry.Do(ctx.Done(), l.System.Closed, func(replay bool) error {
@@ -45,7 +48,7 @@ func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error
 		if _, down := health.Outage(); down != nil {
 			return permit.Unavailable(op, l.Name, WithLast(down, last))
 		}
-		err := l.attempt(ctx, func() error { return call(replay) })
+		err := l.attempt(ctx, func(ctx context.Context) error { return call(ctx, replay) })
 		failure, failed := err.(*retry.Error)
 		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
 			last = failure.Err
@@ -76,12 +79,12 @@ func (l *Link) unlessDown(ctx context.Context, op string, read func(ctx context.
 }
 
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
-func (l *Link) attempt(ctx context.Context, call func() error) error {
+func (l *Link) attempt(ctx context.Context, call func(ctx context.Context) error) error {
 	health := l.Health()
-	sent := health.Begin(l)
-	err := call()
-	health.End(ctx, sent, err)
-	return err
+	a := health.Begin(l)
+	bounded, end := a.Context(ctx)
+	defer end()
+	return health.End(ctx, a, call(bounded))
 }
 
 // Attempt makes one attempt at b, and before it the report of grants in ledger that Redis does not know of; ledger may be nil.
@@ -92,10 +95,11 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 		}
 	}
 	health := l.Health()
-	sent := health.Begin(l)
-	a, err = l.Backend.Acquire(ctx, b)
-	health.End(ctx, sent, err)
-	return a, err
+	one := health.Begin(l)
+	bounded, end := one.Context(ctx)
+	a, err = l.Backend.Acquire(bounded, b)
+	end()
+	return a, health.End(ctx, one, err)
 }
 
 // GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because
@@ -103,7 +107,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 // interval; see undo.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = l.undo(ctx, func() error { return l.Backend.Refund(ctx, typ, g) })
+		_ = l.undo(ctx, func(ctx context.Context) error { return l.Backend.Refund(ctx, typ, g) })
 	}
 	l.Changed()
 }
@@ -118,7 +122,7 @@ const (
 // undo makes a call that gives something back and may be made twice. If that fails because Redis is not reached, or this process
 // has too much else on its way, undo returns, and goes on in the background until there is a reply, the client is closed, or
 // maxUndoing has passed.
-func (l *Link) undo(ctx context.Context, call func() error) error {
+func (l *Link) undo(ctx context.Context, call func(ctx context.Context) error) error {
 	try := func() error { return retry.Do(nil, nil, func(bool) error { return l.attempt(ctx, call) }) }
 	err := try()
 	if missed(err) {

@@ -141,6 +141,9 @@ func (l *Link) Probe(patience time.Duration) error { return l.Backend.Probe(pati
 // Sweep drops the idle connections to the server that are broken.
 func (l *Link) Sweep() { l.Backend.Sweep() }
 
+// Shortage returns why calls wait in this process to be sent, or nil if they do not.
+func (l *Link) Shortage() error { return l.Backend.Shortage() }
+
 // Done is closed when the client is.
 func (l *Link) Done() <-chan struct{} { return l.System.Closed }
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package outage
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A connection may vanish without a word, as when a machine or a firewall loses its power. Then no reply comes to what was sent on it,
+// and nothing says so until the redis client's own time for a reply is up. But if the witness, which has asked later and on
+// a new connection, has its reply, the server is there and the attempt is lost: it is written off, and the call is made again.
+
+// An Attempt is an attempt at a call, which has been sent and has not ended.
+type Attempt struct {
+	sent time.Time
+	with *cohort
+}
+
+// A cohort is the attempts that began within cohortLasts. They are written off together.
+type cohort struct {
+	began time.Time       // when the first of them was sent
+	last  time.Time       // when the last one was
+	open  int             // attempts that have not ended
+	asked bool            // the witness was asked because of them
+	err   error           // why they have ended; to be read when ctx has
+	ctx   context.Context // ends when they are written off
+	end   context.CancelFunc
+}
+
+const (
+	// cohortLasts is within what time the attempts of a cohort begin.
+	cohortLasts = 100 * time.Millisecond
+	// settles is how long a reply that has come, or is about to come, has until an attempt is written off.
+	settles = 50 * time.Millisecond
+	// longest is how long an attempt may take, such as in a function of the redis client that returns only when its context ends.
+	longest = 12 * time.Second
+)
+
+var (
+	errWrittenOff = fmt.Errorf("no reply within %v, although Redis has replied to another call, on a new connection", suspicious)
+	errTooLong    = fmt.Errorf("no reply within %v", longest)
+)
+
+// cohortLocked returns the cohort of an attempt that begins now.
+func (h *Health) cohortLocked(now time.Time) *cohort {
+	if n := len(h.cohorts); n > 0 {
+		if last := h.cohorts[n-1]; now.Sub(last.began) < cohortLasts {
+			return last
+		}
+	}
+	h.cohorts = slices.DeleteFunc(h.cohorts, func(c *cohort) bool { return c.open == 0 })
+	c := &cohort{began: now}
+	c.ctx, c.end = context.WithCancel(context.Background())
+	h.cohorts = append(h.cohorts, c)
+	return c
+}
+
+// Context returns a context for the attempt: one like ctx that also ends when the attempt is written off. The caller has to call end.
+func (a Attempt) Context(ctx context.Context) (bounded context.Context, end func()) {
+	switch {
+	case ctx.Done() != nil:
+		bounded, cancel := context.WithCancel(ctx)
+		stop := context.AfterFunc(a.with.ctx, cancel)
+		return bounded, func() { stop(); cancel() }
+	case ctx == context.Background():
+		return a.with.ctx, func() {}
+	}
+	return endable{a.with.ctx, ctx}, func() {}
+}
+
+// An endable is a context with the values of another one, which does not end.
+type endable struct {
+	context.Context
+	values context.Context
+}
+
+// Value implements context.Context.
+func (e endable) Value(key any) any {
+	if v := e.Context.Value(key); v != nil {
+		return v
+	}
+	return e.values.Value(key)
+}
+
+// overdueLocked returns the cohorts of which an attempt that was sent before an instant has had no reply for long enough.
+func (h *Health) overdueLocked(before, now time.Time) (overdue []*cohort) {
+	for _, c := range h.cohorts {
+		if c.open > 0 && !c.last.After(before) && now.Sub(c.last) >= suspicious {
+			overdue = append(overdue, c)
+		}
+	}
+	return overdue
+}
+
+// overdue reports whether there are any.
+func (h *Health) overdue(before time.Time) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.overdueLocked(before, time.Now())) > 0
+}
+
+// writeOffLocked ends the attempts that were sent before an instant and have had no reply for long enough.
+func (h *Health) writeOffLocked(before, now time.Time) {
+	for _, c := range h.overdueLocked(before, now) {
+		h.endLocked(c, errWrittenOff)
+	}
+}
+
+func (h *Health) endLocked(c *cohort, err error) {
+	if c.err == nil {
+		c.err = err
+		c.end()
+	}
+}
