@@ -40,10 +40,7 @@ func (l *Link) LookWaiting(ctx context.Context, permits int64, a permit.Allowanc
 
 // look makes the call b, which takes nothing.
 func (l *Link) look(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, err error) {
-	err = l.unlessDown(ctx, "acquire", func(ctx context.Context) (err error) {
-		a, _, err = l.ask(ctx, one(permits), b)
-		return err
-	})
+	a, _, err = l.ask(ctx, one(permits), b)
 	return a, err
 }
 
@@ -87,7 +84,7 @@ func granted(asked Asked, runs []permit.Run, a permit.Reply) (grants []permit.Gr
 func (l *Link) takeBack(ctx context.Context, asked Asked, runs []permit.Run) {
 	var a permit.Reply
 	again := permit.Batch{Type: asked.Type, ID: asked.ID, Runs: runs, Floor: l.Floor, Replay: true, Alone: true}
-	if l.undo(ctx, func(ctx context.Context) (err error) {
+	if l.undo(ctx, func(ctx context.Context, _ bool) (err error) {
 		b := again
 		a, err = l.Backend.Acquire(ctx, &b)
 		return err

@@ -48,7 +48,7 @@ func (l *Link) Read(ctx context.Context, op string, call Call) error {
 		if _, down := health.Outage(); down != nil {
 			return permit.Unavailable(op, l.Name, WithLast(down, last))
 		}
-		err := l.attempt(ctx, func(ctx context.Context) error { return call(ctx, replay) })
+		err := l.attempt(ctx, replay, call)
 		failure, failed := err.(*retry.Error)
 		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
 			last = failure.Err
@@ -66,25 +66,13 @@ func (l *Link) Read(ctx context.Context, op string, call Call) error {
 	return permit.Failed(op, l.Name, err)
 }
 
-// unlessDown calls read, which changes nothing for its caller, and ends it if an outage begins meanwhile.
-func (l *Link) unlessDown(ctx context.Context, op string, read func(ctx context.Context) error) error {
-	health := l.Health()
-	bounded, end := health.UntilOutage(ctx)
-	defer end()
-	err := read(bounded)
-	if _, down := health.Outage(); down != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return permit.Unavailable(op, l.Name, down)
-	}
-	return err
-}
-
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
-func (l *Link) attempt(ctx context.Context, call func(ctx context.Context) error) error {
+func (l *Link) attempt(ctx context.Context, replay bool, call Call) error {
 	health := l.Health()
-	a := health.Begin(l)
+	a := health.Begin(l, replay)
 	bounded, end := a.Context(ctx)
 	defer end()
-	return health.End(ctx, a, call(bounded))
+	return health.End(ctx, a, call(bounded, replay))
 }
 
 // Attempt makes one attempt at b, and before it the report of grants in ledger that Redis does not know of; ledger may be nil.
@@ -95,7 +83,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 		}
 	}
 	health := l.Health()
-	one := health.Begin(l)
+	one := health.Begin(l, b.Replay)
 	bounded, end := one.Context(ctx)
 	a, err = l.Backend.Acquire(bounded, b)
 	end()
@@ -107,7 +95,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 // interval; see undo.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = l.undo(ctx, func(ctx context.Context) error { return l.Backend.Refund(ctx, typ, g) })
+		_ = l.undo(ctx, func(ctx context.Context, _ bool) error { return l.Backend.Refund(ctx, typ, g) })
 	}
 	l.Changed()
 }
@@ -122,8 +110,8 @@ const (
 // undo makes a call that gives something back and may be made twice. If that fails because Redis is not reached, or this process
 // has too much else on its way, undo returns, and goes on in the background until there is a reply, the client is closed, or
 // maxUndoing has passed.
-func (l *Link) undo(ctx context.Context, call func(ctx context.Context) error) error {
-	try := func() error { return retry.Do(nil, nil, func(bool) error { return l.attempt(ctx, call) }) }
+func (l *Link) undo(ctx context.Context, call Call) error {
+	try := func() error { return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, replay, call) }) }
 	err := try()
 	if missed(err) {
 		_ = l.Queue.Background(func() {

@@ -30,12 +30,7 @@ func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, er
 			return err
 		}
 		for more {
-			var err error
-			if op.Reads || op.Asks {
-				err = l.unlessDown(ctx, op.Name, func(ctx context.Context) error { return gate(ctx, op.Name, step) })
-			} else {
-				err = gate(ctx, op.Name, step)
-			}
+			err := gate(ctx, op.Name, step)
 			if more = more && err == nil; !yield(result, err) {
 				return
 			}

@@ -74,7 +74,7 @@ func (r *Reservation) call(want int64) permit.Reservation {
 func (r *Reservation) Refund() {
 	call := r.call(0)
 	ctx := context.Background()
-	err := r.Link.undo(ctx, func(ctx context.Context) error {
+	err := r.Link.undo(ctx, func(ctx context.Context, _ bool) error {
 		_, err := r.Link.Backend.Reserve(ctx, call)
 		return err
 	})

@@ -19,15 +19,17 @@ type Attempt struct {
 	with *cohort
 }
 
-// A cohort is the attempts that began within cohortLasts. They are written off together.
+// A cohort is the attempts that began within cohortLasts. They are written off together, but not if they are replays: a server, or a
+// hook of the redis client, that is slow for each call must not make all attempts at one fail. All end when an outage begins.
 type cohort struct {
-	began time.Time       // when the first of them was sent
-	last  time.Time       // when the last one was
-	open  int             // attempts that have not ended
-	asked bool            // the witness was asked because of them
-	err   error           // why they have ended; to be read when ctx has
-	ctx   context.Context // ends when they are written off
-	end   context.CancelFunc
+	replays bool
+	began   time.Time       // when the first of them was sent
+	last    time.Time       // when the last one was
+	open    int             // attempts that have not ended
+	asked   bool            // the witness was asked because of them
+	err     error           // why they have ended; to be read when ctx has
+	ctx     context.Context // ends when they do
+	end     context.CancelFunc
 }
 
 const (
@@ -45,20 +47,23 @@ var (
 )
 
 // cohortLocked returns the cohort of an attempt that begins now.
-func (h *Health) cohortLocked(now time.Time) *cohort {
-	if n := len(h.cohorts); n > 0 {
-		if last := h.cohorts[n-1]; now.Sub(last.began) < cohortLasts {
-			return last
+func (h *Health) cohortLocked(now time.Time, replay bool) *cohort {
+	for _, c := range slices.Backward(h.cohorts) {
+		if now.Sub(c.began) >= cohortLasts {
+			break
+		} else if c.replays == replay && c.err == nil {
+			return c
 		}
 	}
 	h.cohorts = slices.DeleteFunc(h.cohorts, func(c *cohort) bool { return c.open == 0 })
-	c := &cohort{began: now}
+	c := &cohort{began: now, replays: replay}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	h.cohorts = append(h.cohorts, c)
 	return c
 }
 
-// Context returns a context for the attempt: one like ctx that also ends when the attempt is written off. The caller has to call end.
+// Context returns a context for the attempt: one like ctx that also ends when
+// the attempt is written off or an outage begins. The caller has to call end.
 func (a Attempt) Context(ctx context.Context) (bounded context.Context, end func()) {
 	switch {
 	case ctx.Done() != nil:
@@ -85,10 +90,11 @@ func (e endable) Value(key any) any {
 	return e.values.Value(key)
 }
 
-// overdueLocked returns the cohorts of which an attempt that was sent before an instant has had no reply for long enough.
+// overdueLocked returns the cohorts that are written off, if nothing else holds them up, when the witness has a reply to what it sent
+// at an instant.
 func (h *Health) overdueLocked(before, now time.Time) (overdue []*cohort) {
 	for _, c := range h.cohorts {
-		if c.open > 0 && !c.last.After(before) && now.Sub(c.last) >= suspicious {
+		if c.open > 0 && !c.replays && !c.last.After(before) && now.Sub(c.last) >= suspicious {
 			overdue = append(overdue, c)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestWrittenOff checks when attempts end that get no reply: when the witness has its reply to what it sent half a second later or more, and
-// nothing else holds them up.
+// nothing else holds them up, or when an outage begins.
 func TestWrittenOff(t *testing.T) {
 	others := func(s *server) { // have replies
 		for range 300 {
@@ -29,16 +29,19 @@ func TestWrittenOff(t *testing.T) {
 		ends   time.Duration
 		with   error
 		probes int
+		replay bool
 	}{
-		"alone":                      {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"beside others":              {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a reply to the witness":     {takes: 400 * time.Millisecond, ends: 950 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"an error for the witness":   {err: fails(denied), ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a full pool":                {short: full.Err, ends: 2900 * time.Millisecond, probes: 5},
-		"no descriptor":              {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
-		"no new connection":          {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"an outage that ends":        {takes: time.Hour, also: func(s *server) { time.Sleep(1600 * time.Millisecond); s.set(0, nil) }, ends: -1, with: errWrittenOff, probes: 3},
-		"nothing ends it but itself": {takes: time.Hour, ends: 2900 * time.Millisecond, probes: 3},
+		"alone":                    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"beside others":            {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"a reply to the witness":   {takes: 400 * time.Millisecond, ends: 950 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"an error for the witness": {err: fails(denied), ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"a full pool":              {short: full.Err, ends: 2900 * time.Millisecond, probes: 5},
+		"no descriptor":            {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
+		"no new connection":        {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"a replay":                 {ends: 2900 * time.Millisecond, probes: 5, replay: true},
+		"a replay beside others":   {also: others, ends: 2900 * time.Millisecond, replay: true},
+		"a replay in an outage":    {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, replay: true},
+		"an outage":                {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -48,19 +51,14 @@ func TestWrittenOff(t *testing.T) {
 				if c.also != nil {
 					go c.also(s)
 				}
-				err := s.attempt(2900*time.Millisecond, nil)
+				err := s.one(2900*time.Millisecond, nil, c.replay)
 				ended := time.Since(s.begin)
 				if c.with != nil {
-					require.Equal(t, &retry.Error{Err: c.with, Outcome: retry.Unknown}, err)
+					require.Equal(t, &retry.Error{Err: c.with, Outcome: retry.Unknown, Ended: true}, err)
 				} else {
 					require.NoError(t, err)
 				}
-				if c.ends > 0 {
-					require.InDelta(t, c.ends, ended, float64(20*time.Millisecond))
-				} else {
-					require.Less(t, ended, 2900*time.Millisecond)
-					require.False(t, s.h.Down())
-				}
+				require.InDelta(t, c.ends, ended, float64(20*time.Millisecond))
 				require.Len(t, s.asked(), c.probes)
 				s.end()
 				time.Sleep(time.Minute)
@@ -84,19 +82,33 @@ func TestReplyThatComesWithThatOfTheWitness(t *testing.T) {
 
 // TestAttemptWithoutEnd checks that an attempt ends on its own in the end, whatever Redis does.
 func TestAttemptWithoutEnd(t *testing.T) {
-	for _, takes := range []time.Duration{0, time.Hour} {
-		synctest.Test(t, func(t *testing.T) {
-			s := &server{begin: time.Now(), done: make(chan struct{}), short: full.Err}
-			s.set(takes, nil)
-			err := s.attempt(time.Minute, nil)
-			require.ErrorIs(t, err, errTooLong)
-			require.InDelta(t, longest, time.Since(s.begin), float64(time.Second))
-			s.end()
-			time.Sleep(time.Minute)
-			synctest.Wait()
-			require.True(t, s.h.Idle())
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{begin: time.Now(), done: make(chan struct{}), short: full.Err}
+		err := s.attempt(time.Minute, nil)
+		require.ErrorIs(t, err, errTooLong)
+		require.InDelta(t, longest, time.Since(s.begin), float64(time.Second))
+		time.Sleep(time.Minute)
+		require.True(t, s.h.Idle())
+	})
+}
+
+// TestOutageEndsTheAttemptsBeforeIt checks that an outage ends the attempts that were sent before it, and none that are sent at that very instant.
+func TestOutageEndsTheAttemptsBeforeIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &server{begin: time.Now(), done: make(chan struct{})}
+		s.set(0, fails(loading))
+		go func() { _ = s.attempt(0, fails(loading)) }()
+		time.Sleep(350 * time.Millisecond)
+		ended := make(chan error)
+		go func() { ended <- s.attempt(time.Minute, nil) }()
+		require.Equal(t, &retry.Error{Err: loading.Err, Outcome: retry.Unknown, Ended: true}, <-ended)
+		require.Equal(t, 400*time.Millisecond, time.Since(s.begin))
+		require.True(t, s.h.Down())
+		s.set(0, nil)
+		require.NoError(t, s.attempt(300*time.Millisecond, nil))
+		time.Sleep(time.Minute)
+		require.True(t, s.h.Idle())
+	})
 }
 
 // TestContextOfAnAttempt checks that the context of an attempt ends with that of its caller or when it is written off, has the values of the first, and
@@ -106,7 +118,7 @@ func TestContextOfAnAttempt(t *testing.T) {
 	values := context.WithValue(context.Background(), key{}, 1)
 	for name, ctx := range map[string]context.Context{"values": values, "none": context.Background(), "a caller who may leave": t.Context()} {
 		var h Health
-		a := h.Begin(&server{done: make(chan struct{})})
+		a := h.Begin(&server{done: make(chan struct{})}, false)
 		bounded, end := a.Context(ctx)
 		require.NoError(t, bounded.Err(), name)
 		require.Equal(t, ctx.Value(key{}), bounded.Value(key{}), name)
@@ -125,7 +137,7 @@ func TestContextOfAnAttempt(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(values)
 	var h Health
-	a := h.Begin(&server{done: make(chan struct{})})
+	a := h.Begin(&server{done: make(chan struct{})}, false)
 	bounded, end := a.Context(ctx)
 	defer end()
 	require.Equal(t, 1, bounded.Value(key{}))

@@ -19,14 +19,12 @@ type Health struct {
 	down atomic.Bool // as err, for who only wants to know whether there is an outage
 
 	mu      sync.Mutex
-	err     error              // why the server is down; nil while it is up
-	since   time.Time          // when that became known
-	over    chan struct{}      // closed when it is up again
-	up      context.Context    // ends when an outage begins; nil if nobody waits for that
-	fall    context.CancelFunc // ends up
-	granted int64              // requests that a policy granted during the outage
-	failure error              // how the last attempt failed; nil if there has been a reply since
-	known   bool               // the server has let this user in
+	err     error         // why the server is down; nil while it is up
+	since   time.Time     // when that became known
+	over    chan struct{} // closed when it is up again
+	granted int64         // requests that a policy granted during the outage
+	failure error         // how the last attempt failed; nil if there has been a reply since
+	known   bool          // the server has let this user in
 
 	cohorts   []*cohort     // with attempts that have not ended, and the last one
 	open      int           // attempts that have not ended
@@ -48,12 +46,12 @@ const (
 	tooSlow = time.Second
 )
 
-// Begin records that an attempt at a call to s is sent. End has to follow.
-func (h *Health) Begin(s Server) Attempt {
+// Begin records that an attempt at a call to s is sent, which is a replay if an earlier one may have been carried out. End has to follow.
+func (h *Health) Begin(s Server, replay bool) Attempt {
 	sent := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.cohortLocked(sent)
+	c := h.cohortLocked(sent, replay)
 	c.open++
 	c.last = sent
 	h.open++
@@ -95,7 +93,7 @@ func (h *Health) End(ctx context.Context, a Attempt, err error) error {
 		// It may not have been sent, or its reply may yet come. The silence goes on.
 	case a.with.err != nil && !failure.Answered:
 		h.failure = a.with.err
-		return &retry.Error{Err: a.with.err, Outcome: retry.Unknown}
+		return &retry.Error{Err: a.with.err, Outcome: retry.Unknown, Ended: true}
 	default:
 		h.failure = failure.Err
 		since := a.sent
@@ -126,7 +124,7 @@ func (h *Health) armLocked(now time.Time) {
 			d = h.silent.Add(suspicious).Sub(now)
 		}
 		for _, c := range h.cohorts {
-			if c.open > 0 && !c.asked {
+			if c.open > 0 && !c.asked && !c.replays {
 				d = min(d, c.last.Add(suspicious).Sub(now))
 				break
 			}
@@ -149,11 +147,14 @@ func (h *Health) listen() {
 		h.suspectLocked(h.silent)
 	}
 	for _, c := range h.overdueLocked(now, now) {
-		if now.Sub(c.began) >= longest {
-			h.endLocked(c, errTooLong)
-		} else if !c.asked && h.err == nil {
+		if !c.asked && h.err == nil {
 			c.asked = true
 			h.suspectLocked(c.last)
+		}
+	}
+	for _, c := range h.cohorts {
+		if c.open > 0 && now.Sub(c.last) >= longest {
+			h.endLocked(c, errTooLong)
 		}
 	}
 	h.armLocked(now)
@@ -227,25 +228,6 @@ func (h *Health) Outage() (over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over, h.err
-}
-
-// UntilOutage returns a context that ends with ctx, and during an outage. The caller has to call end.
-func (h *Health) UntilOutage(ctx context.Context) (bounded context.Context, end func()) {
-	bounded, cancel := context.WithCancel(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
-		cancel()
-		return bounded, cancel
-	}
-	if h.up == nil {
-		h.up, h.fall = context.WithCancel(context.Background())
-	}
-	stop := context.AfterFunc(h.up, cancel)
-	return bounded, func() {
-		stop()
-		cancel()
-	}
 }
 
 // Failure returns why the server is down, or else how the last attempt failed, or nil if there has been a reply since.

@@ -75,7 +75,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func(ctx co
 		if _, down := s.health().Outage(); down != nil {
 			return notServed(what, cmp.Or(last, down))
 		}
-		failure := s.attempt(ctx, attempt)
+		failure := s.attempt(ctx, tries.Replay, attempt)
 		switch {
 		case failure == nil:
 			return nil

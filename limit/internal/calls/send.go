@@ -35,7 +35,7 @@ func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
 		}
 		var answer any
 		sent := time.Now()
-		failure := s.attempt(ctx, func(ctx context.Context) (err error) {
+		failure := s.attempt(ctx, f.tries.Replay, func(ctx context.Context) (err error) {
 			answer, err = n.Script.Once(ctx, to, cmd)
 			s.config.called(n.Script.Name, f.Requests, sent, err)
 			return err
