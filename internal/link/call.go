@@ -69,7 +69,7 @@ func (l *Link) Read(ctx context.Context, op string, call Call) error {
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
 func (l *Link) attempt(ctx context.Context, replay bool, call Call) error {
 	health := l.Health()
-	a := health.Begin(l, replay)
+	a := health.Begin(l, outage.Traits{Replay: replay})
 	bounded, end := a.Context(ctx)
 	defer end()
 	return health.End(ctx, a, call(bounded, replay))
@@ -83,7 +83,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 		}
 	}
 	health := l.Health()
-	one := health.Begin(l, b.Replay)
+	one := health.Begin(l, outage.Traits{Replay: b.Replay, Lasts: true})
 	bounded, end := one.Context(ctx)
 	a, err = l.Backend.Acquire(bounded, b)
 	end()
@@ -111,7 +111,9 @@ const (
 // has too much else on its way, undo returns, and goes on in the background until there is a reply, the client is closed, or
 // maxUndoing has passed.
 func (l *Link) undo(ctx context.Context, call Call) error {
-	try := func() error { return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, replay, call) }) }
+	try := func() error {
+		return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, replay, call) })
+	}
 	err := try()
 	if missed(err) {
 		_ = l.Queue.Background(func() {

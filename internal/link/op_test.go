@@ -109,7 +109,7 @@ func TestResultOfACallThatIsNotMade(t *testing.T) {
 			results, last = append(results, r), err
 			refused := &retry.Error{Err: errors.New("down"), Outcome: retry.NotExecuted}
 			l.Backend = backend{err: refused}
-			l.Health().End(t.Context(), l.Health().Begin(l, false), refused)
+			l.Health().End(t.Context(), l.Health().Begin(l, outage.Traits{}), refused)
 			l.Health().Await(nil, nil)
 		}
 		require.ErrorIs(t, last, permit.ErrUnavailable)

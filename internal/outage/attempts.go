@@ -19,17 +19,26 @@ type Attempt struct {
 	with *cohort
 }
 
-// A cohort is the attempts that began within cohortLasts. They are written off together, but not if they are replays: a server, or a
-// hook of the redis client, that is slow for each call must not make all attempts at one fail. All end when an outage begins.
+// Traits tell when an attempt ends without a reply.
+type Traits struct {
+	// Replay says that an earlier attempt may have been carried out. A replay is not written off: a server, or a hook of the redis client,
+	// that is slow for each call must not make all attempts at one fail.
+	Replay bool
+	// Lasts says that the reply is of use even when nobody waits for it any more, as permits can be given back only by who knows of
+	// them. An outage does not end such an attempt.
+	Lasts bool
+}
+
+// A cohort is the attempts with the same traits that began within cohortLasts. They end together, if they have no reply.
 type cohort struct {
-	replays bool
-	began   time.Time       // when the first of them was sent
-	last    time.Time       // when the last one was
-	open    int             // attempts that have not ended
-	asked   bool            // the witness was asked because of them
-	err     error           // why they have ended; to be read when ctx has
-	ctx     context.Context // ends when they do
-	end     context.CancelFunc
+	Traits
+	began time.Time       // when the first of them was sent
+	last  time.Time       // when the last one was
+	open  int             // attempts that have not ended
+	asked bool            // the witness was asked because of them
+	err   error           // why they have ended; to be read when ctx has
+	ctx   context.Context // ends when they do
+	end   context.CancelFunc
 }
 
 const (
@@ -47,16 +56,16 @@ var (
 )
 
 // cohortLocked returns the cohort of an attempt that begins now.
-func (h *Health) cohortLocked(now time.Time, replay bool) *cohort {
+func (h *Health) cohortLocked(now time.Time, k Traits) *cohort {
 	for _, c := range slices.Backward(h.cohorts) {
 		if now.Sub(c.began) >= cohortLasts {
 			break
-		} else if c.replays == replay && c.err == nil {
+		} else if c.Traits == k && c.err == nil {
 			return c
 		}
 	}
 	h.cohorts = slices.DeleteFunc(h.cohorts, func(c *cohort) bool { return c.open == 0 })
-	c := &cohort{began: now, replays: replay}
+	c := &cohort{Traits: k, began: now}
 	c.ctx, c.end = context.WithCancel(context.Background())
 	h.cohorts = append(h.cohorts, c)
 	return c
@@ -94,7 +103,7 @@ func (e endable) Value(key any) any {
 // at an instant.
 func (h *Health) overdueLocked(before, now time.Time) (overdue []*cohort) {
 	for _, c := range h.cohorts {
-		if c.open > 0 && !c.replays && !c.last.After(before) && now.Sub(c.last) >= suspicious {
+		if c.open > 0 && !c.Replay && !c.last.After(before) && now.Sub(c.last) >= suspicious {
 			overdue = append(overdue, c)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // TestWrittenOff checks when attempts end that get no reply: when the witness has its reply to what it sent half a second later or more, and
-// nothing else holds them up, or when an outage begins.
+// nothing else holds them up, and unless it lasts, when an outage begins.
 func TestWrittenOff(t *testing.T) {
 	others := func(s *server) { // have replies
 		for range 300 {
@@ -29,7 +29,7 @@ func TestWrittenOff(t *testing.T) {
 		ends   time.Duration
 		with   error
 		probes int
-		replay bool
+		kind   Traits
 	}{
 		"alone":                    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
 		"beside others":            {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
@@ -38,9 +38,12 @@ func TestWrittenOff(t *testing.T) {
 		"a full pool":              {short: full.Err, ends: 2900 * time.Millisecond, probes: 5},
 		"no descriptor":            {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
 		"no new connection":        {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a replay":                 {ends: 2900 * time.Millisecond, probes: 5, replay: true},
-		"a replay beside others":   {also: others, ends: 2900 * time.Millisecond, replay: true},
-		"a replay in an outage":    {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, replay: true},
+		"a replay":                 {ends: 2900 * time.Millisecond, probes: 5, kind: Traits{Replay: true}},
+		"a replay beside others":   {also: others, ends: 2900 * time.Millisecond, kind: Traits{Replay: true}},
+		"a replay in an outage":    {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, kind: Traits{Replay: true}},
+		"whose grant goes back":    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1, kind: Traits{Lasts: true}},
+		"the same in an outage":    {takes: time.Hour, ends: 2900 * time.Millisecond, probes: 3, kind: Traits{Lasts: true}},
+		"an outage that ends":      {takes: time.Hour, also: func(s *server) { time.Sleep(1600 * time.Millisecond); s.set(0, nil) }, ends: -1, with: errWrittenOff, probes: 3, kind: Traits{Lasts: true}},
 		"an outage":                {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -51,14 +54,19 @@ func TestWrittenOff(t *testing.T) {
 				if c.also != nil {
 					go c.also(s)
 				}
-				err := s.one(2900*time.Millisecond, nil, c.replay)
+				err := s.one(2900*time.Millisecond, nil, c.kind)
 				ended := time.Since(s.begin)
 				if c.with != nil {
 					require.Equal(t, &retry.Error{Err: c.with, Outcome: retry.Unknown, Ended: true}, err)
 				} else {
 					require.NoError(t, err)
 				}
-				require.InDelta(t, c.ends, ended, float64(20*time.Millisecond))
+				if c.ends > 0 {
+					require.InDelta(t, c.ends, ended, float64(20*time.Millisecond))
+				} else {
+					require.Less(t, ended, 2900*time.Millisecond)
+					require.False(t, s.h.Down())
+				}
 				require.Len(t, s.asked(), c.probes)
 				s.end()
 				time.Sleep(time.Minute)
@@ -118,7 +126,7 @@ func TestContextOfAnAttempt(t *testing.T) {
 	values := context.WithValue(context.Background(), key{}, 1)
 	for name, ctx := range map[string]context.Context{"values": values, "none": context.Background(), "a caller who may leave": t.Context()} {
 		var h Health
-		a := h.Begin(&server{done: make(chan struct{})}, false)
+		a := h.Begin(&server{done: make(chan struct{})}, Traits{})
 		bounded, end := a.Context(ctx)
 		require.NoError(t, bounded.Err(), name)
 		require.Equal(t, ctx.Value(key{}), bounded.Value(key{}), name)
@@ -137,7 +145,7 @@ func TestContextOfAnAttempt(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(values)
 	var h Health
-	a := h.Begin(&server{done: make(chan struct{})}, false)
+	a := h.Begin(&server{done: make(chan struct{})}, Traits{})
 	bounded, end := a.Context(ctx)
 	defer end()
 	require.Equal(t, 1, bounded.Value(key{}))

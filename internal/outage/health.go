@@ -46,12 +46,12 @@ const (
 	tooSlow = time.Second
 )
 
-// Begin records that an attempt at a call to s is sent, which is a replay if an earlier one may have been carried out. End has to follow.
-func (h *Health) Begin(s Server, replay bool) Attempt {
+// Begin records that an attempt at a call to s is sent. End has to follow.
+func (h *Health) Begin(s Server, k Traits) Attempt {
 	sent := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := h.cohortLocked(sent, replay)
+	c := h.cohortLocked(sent, k)
 	c.open++
 	c.last = sent
 	h.open++
@@ -124,7 +124,7 @@ func (h *Health) armLocked(now time.Time) {
 			d = h.silent.Add(suspicious).Sub(now)
 		}
 		for _, c := range h.cohorts {
-			if c.open > 0 && !c.asked && !c.replays {
+			if c.open > 0 && !c.asked && !c.Replay {
 				d = min(d, c.last.Add(suspicious).Sub(now))
 				break
 			}

@@ -96,11 +96,11 @@ func (s *server) told() []string {
 }
 
 // attempt makes an attempt that ends with err after takes, if its caller does not leave before, and it is not written off.
-func (s *server) attempt(takes time.Duration, err error) error { return s.one(takes, err, false) }
+func (s *server) attempt(takes time.Duration, err error) error { return s.one(takes, err, Traits{}) }
 
 // one makes an attempt, or a replay.
-func (s *server) one(takes time.Duration, err error, replay bool) error {
-	a := s.h.Begin(s, replay)
+func (s *server) one(takes time.Duration, err error, k Traits) error {
+	a := s.h.Begin(s, k)
 	ctx, end := a.Context(context.Background())
 	defer end()
 	select {
@@ -115,7 +115,7 @@ func (s *server) one(takes time.Duration, err error, replay bool) error {
 func (s *server) leave(takes time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), takes)
 	defer cancel()
-	sent := s.h.Begin(s, false)
+	sent := s.h.Begin(s, Traits{})
 	<-ctx.Done()
 	s.h.End(ctx, sent, &retry.Error{Err: ctx.Err(), Outcome: retry.Unknown})
 }
@@ -287,7 +287,7 @@ func TestTheClientHoldsAServerToBeDown(t *testing.T) {
 func TestUserThatWasLetIn(t *testing.T) {
 	refuses := func(h *Health) retry.Outcome {
 		e := password
-		h.End(context.Background(), h.Begin(&server{done: make(chan struct{})}, false), &e)
+		h.End(context.Background(), h.Begin(&server{done: make(chan struct{})}, Traits{}), &e)
 		return e.Outcome
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -295,7 +295,7 @@ func TestUserThatWasLetIn(t *testing.T) {
 		for _, addr := range []string{"", "a"} {
 			require.Equal(t, retry.Executed, refuses(all.Of(addr)))
 		}
-		all.Of("b").End(context.Background(), all.Of("b").Begin(nil, false), nil)
+		all.Of("b").End(context.Background(), all.Of("b").Begin(nil, Traits{}), nil)
 		require.Equal(t, retry.NotExecuted, refuses(all.Of("c")), "a replica has taken over")
 		require.Equal(t, retry.Executed, refuses(all.Of("a")), "another shard may have another password")
 		all.Replied()

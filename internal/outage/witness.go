@@ -121,7 +121,7 @@ func isDown(err error) bool {
 	return failed && failure.Outcome != retry.Executed && !failure.Local
 }
 
-// outageBegan begins an outage, which ends all attempts, if the server has refused for long enough, by a reply or on two of n connections, or has been silent,
+// outageBegan begins an outage if the server has refused for long enough, by a reply or on two of n connections, or has been silent,
 // and reports whether that is decided: it also is if a call that was sent after the suspicion began has had a reply, or if the user is a
 // wrong one.
 func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
@@ -139,7 +139,7 @@ func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 	h.silent = time.Time{}
 	h.down.Store(true)
 	for _, c := range h.cohorts {
-		if c.open > 0 {
+		if c.open > 0 && !c.Lasts {
 			h.endLocked(c, failure.Err)
 		}
 	}

@@ -77,9 +77,9 @@ func (x server) Ended(lasted time.Duration, granted int64) {
 }
 
 // attempt makes one attempt at a call, tells the health of Redis how it ended, and returns how it failed, or nil.
-func (s *Shared) attempt(ctx context.Context, replay bool, call func(ctx context.Context) error) *retry.Error {
+func (s *Shared) attempt(ctx context.Context, k outage.Traits, call func(ctx context.Context) error) *retry.Error {
 	h := s.health()
-	a := h.Begin(server{s}, replay)
+	a := h.Begin(server{s}, k)
 	bounded, end := a.Context(ctx)
 	defer end()
 	err := call(bounded)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
@@ -75,7 +76,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func(ctx co
 		if _, down := s.health().Outage(); down != nil {
 			return notServed(what, cmp.Or(last, down))
 		}
-		failure := s.attempt(ctx, tries.Replay, attempt)
+		failure := s.attempt(ctx, outage.Traits{Replay: tries.Replay}, attempt)
 		switch {
 		case failure == nil:
 			return nil
