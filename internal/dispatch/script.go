@@ -120,8 +120,11 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 	case ctx.Done() == nil:
 		reply, err = s.send(d.bound(ctx), to, evalsha, by)
 	default:
-		c := d.blankCall()
-		go s.carry(ctx, c, to, evalsha, by)
+		c, inner := d.blankCall(), ctx
+		if e, ok := ctx.(endable); ok {
+			inner = d.bound(e.Endless())
+		}
+		go s.carry(inner, c, to, evalsha, by)
 		select {
 		case <-c.done:
 			reply, err = c.reply, c.err
@@ -149,6 +152,9 @@ func (s *Script) missing(reply any) bool {
 	list, ok := reply.([]any)
 	return ok && s.Missing != nil && s.Missing(list)
 }
+
+// An endable is a context that ends when a call is given up. Then the caller leaves, but the redis client goes on.
+type endable interface{ Endless() context.Context }
 
 // carry is send for a caller who waits for c, and may leave.
 func (s *Script) carry(ctx context.Context, c *call, to Sender, evalsha []any, by trip) {

@@ -184,7 +184,7 @@ func (l *Link) Refund(ctx context.Context, asked Asked, permits int64) {
 // a larger one takes more, even if none are left. It does nothing if the grant has expired or is no longer there, and
 // it may be repeated.
 func (l *Link) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
-	err := l.Gated(ctx, "settle", func(ctx context.Context, _ bool) error {
+	err := l.Change(ctx, "settle", func(ctx context.Context, _ bool) error {
 		return l.Backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})
 	})
 	if actual < permits {

@@ -26,6 +26,13 @@ func (l *Link) Gated(ctx context.Context, op string, call Call) error {
 	return l.Read(ctx, op, call)
 }
 
+// Change is Gated for a call that must not arrive late, after others.
+func (l *Link) Change(ctx context.Context, op string, call Call) error {
+	l.Touch()
+	defer l.Touch()
+	return l.repeat(ctx, op, call, true)
+}
+
 // Touch tells the queue that a call which does not come from it begins or has ended. Such a call may reclaim the
 // queue's tripwire; then a missing tripwire does not prove that another process took part.
 func (l *Link) Touch() { l.Queue.Touch(l.Key) }
@@ -35,6 +42,10 @@ func (l *Link) Changed() { l.Queue.Changed(l.Key) }
 
 // Read is Gated for a call that only reads.
 func (l *Link) Read(ctx context.Context, op string, call Call) error {
+	return l.repeat(ctx, op, call, false)
+}
+
+func (l *Link) repeat(ctx context.Context, op string, call Call, stays bool) error {
 	begin := time.Now()
 	var last error
 	err := retry.Do(ctx.Done(), l.System.Closed, func(replay bool) error {
@@ -48,7 +59,7 @@ func (l *Link) Read(ctx context.Context, op string, call Call) error {
 		if _, down := health.Outage(); down != nil {
 			return permit.Unavailable(op, l.Name, WithLast(down, last))
 		}
-		err := l.attempt(ctx, replay, call)
+		err := l.attempt(ctx, outage.Traits{Stays: stays || replay}, replay, call)
 		failure, failed := err.(*retry.Error)
 		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
 			last = failure.Err
@@ -67,9 +78,9 @@ func (l *Link) Read(ctx context.Context, op string, call Call) error {
 }
 
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
-func (l *Link) attempt(ctx context.Context, replay bool, call Call) error {
+func (l *Link) attempt(ctx context.Context, t outage.Traits, replay bool, call Call) error {
 	health := l.Health()
-	a := health.Begin(l, outage.Traits{Replay: replay})
+	a := health.Begin(l, t)
 	bounded, end := a.Context(ctx)
 	defer end()
 	return health.End(ctx, a, call(bounded, replay))
@@ -83,7 +94,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 		}
 	}
 	health := l.Health()
-	one := health.Begin(l, outage.Traits{Replay: b.Replay, Lasts: true})
+	one := health.Begin(l, outage.Traits{Stays: b.Replay, Lasts: true})
 	bounded, end := one.Context(ctx)
 	a, err = l.Backend.Acquire(bounded, b)
 	end()
@@ -112,7 +123,7 @@ const (
 // maxUndoing has passed.
 func (l *Link) undo(ctx context.Context, call Call) error {
 	try := func() error {
-		return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, replay, call) })
+		return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, outage.Traits{Stays: replay}, replay, call) })
 	}
 	err := try()
 	if missed(err) {

@@ -18,9 +18,12 @@ func Do[T any](ctx context.Context, l *Link, op permit.Op[T]) (result T, err err
 
 // Steps carries out an operation like [Do], and yields the result of each call, and with an error that of the last.
 func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, error] {
-	gate := l.Gated
-	if op.Reads {
+	gate := l.Change
+	switch {
+	case op.Reads:
 		gate = l.Read
+	case op.Asks:
+		gate = l.Gated
 	}
 	return func(yield func(T, error) bool) {
 		var result T // stays as it is if there is no call

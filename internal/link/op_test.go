@@ -36,6 +36,7 @@ type backend struct {
 func (backend) Shortage() error               { return nil }
 func (b backend) Probe(d time.Duration) error { return b.err }
 func (backend) Sweep()                        {}
+func (backend) Spares() bool                  { return true }
 
 // Backends are those of one server.
 type backends struct{ Backends }

@@ -21,9 +21,9 @@ type Attempt struct {
 
 // Traits tell when an attempt ends without a reply.
 type Traits struct {
-	// Replay says that an earlier attempt may have been carried out. A replay is not written off: a server, or a hook of the redis client,
-	// that is slow for each call must not make all attempts at one fail.
-	Replay bool
+	// Stays says that it is not written off. A change must not arrive late, after other changes. A replay stays, too: a server, or a hook
+	// of the redis client, that is slow for each call must not make all attempts at one fail.
+	Stays bool
 	// Lasts says that the reply is of use even when nobody waits for it any more, as permits can be given back only by who knows of
 	// them. An outage does not end such an attempt.
 	Lasts bool
@@ -35,10 +35,11 @@ type cohort struct {
 	began time.Time       // when the first of them was sent
 	last  time.Time       // when the last one was
 	open  int             // attempts that have not ended
-	asked bool            // the witness was asked because of them
+	next  time.Time       // when the witness is asked because of them
 	err   error           // why they have ended; to be read when ctx has
 	ctx   context.Context // ends when they do
 	end   context.CancelFunc
+	alone context.Context // the same, for an attempt of a caller whose context has no values
 }
 
 const (
@@ -46,14 +47,9 @@ const (
 	cohortLasts = 100 * time.Millisecond
 	// settles is how long a reply that has come, or is about to come, has until an attempt is written off.
 	settles = 50 * time.Millisecond
-	// longest is how long an attempt may take, such as in a function of the redis client that returns only when its context ends.
-	longest = 12 * time.Second
 )
 
-var (
-	errWrittenOff = fmt.Errorf("no reply within %v, although Redis has replied to another call, on a new connection", suspicious)
-	errTooLong    = fmt.Errorf("no reply within %v", longest)
-)
+var errWrittenOff = fmt.Errorf("no reply within %v, although Redis has replied to another call, on a new connection", suspicious)
 
 // cohortLocked returns the cohort of an attempt that begins now.
 func (h *Health) cohortLocked(now time.Time, k Traits) *cohort {
@@ -67,6 +63,7 @@ func (h *Health) cohortLocked(now time.Time, k Traits) *cohort {
 	h.cohorts = slices.DeleteFunc(h.cohorts, func(c *cohort) bool { return c.open == 0 })
 	c := &cohort{Traits: k, began: now}
 	c.ctx, c.end = context.WithCancel(context.Background())
+	c.alone = endable{c.ctx, context.Background()}
 	h.cohorts = append(h.cohorts, c)
 	return c
 }
@@ -80,7 +77,7 @@ func (a Attempt) Context(ctx context.Context) (bounded context.Context, end func
 		stop := context.AfterFunc(a.with.ctx, cancel)
 		return bounded, func() { stop(); cancel() }
 	case ctx == context.Background():
-		return a.with.ctx, func() {}
+		return a.with.alone, func() {}
 	}
 	return endable{a.with.ctx, ctx}, func() {}
 }
@@ -91,6 +88,9 @@ type endable struct {
 	values context.Context
 }
 
+// Endless returns the context without the end. What is given up is still in use by the redis client.
+func (e endable) Endless() context.Context { return e.values }
+
 // Value implements context.Context.
 func (e endable) Value(key any) any {
 	if v := e.Context.Value(key); v != nil {
@@ -99,11 +99,17 @@ func (e endable) Value(key any) any {
 	return e.values.Value(key)
 }
 
+// sentLocked records that an attempt is sent.
+func (c *cohort) sentLocked(now time.Time) {
+	c.open++
+	c.last, c.next = now, now.Add(suspicious)
+}
+
 // overdueLocked returns the cohorts that are written off, if nothing else holds them up, when the witness has a reply to what it sent
 // at an instant.
 func (h *Health) overdueLocked(before, now time.Time) (overdue []*cohort) {
 	for _, c := range h.cohorts {
-		if c.open > 0 && !c.Replay && !c.last.After(before) && now.Sub(c.last) >= suspicious {
+		if c.open > 0 && c.err == nil && !c.Stays && !c.last.After(before) && now.Sub(c.last) >= suspicious {
 			overdue = append(overdue, c)
 		}
 	}

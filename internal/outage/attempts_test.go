@@ -24,7 +24,7 @@ func TestWrittenOff(t *testing.T) {
 	for name, c := range map[string]struct {
 		takes  time.Duration // a probe
 		err    error         // and how it ends
-		short  error
+		holds  bool
 		also   func(s *server)
 		ends   time.Duration
 		with   error
@@ -35,12 +35,12 @@ func TestWrittenOff(t *testing.T) {
 		"beside others":            {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
 		"a reply to the witness":   {takes: 400 * time.Millisecond, ends: 950 * time.Millisecond, with: errWrittenOff, probes: 1},
 		"an error for the witness": {err: fails(denied), ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a full pool":              {short: full.Err, ends: 2900 * time.Millisecond, probes: 5},
+		"a full pool":              {holds: true, ends: 2900 * time.Millisecond, probes: 5},
 		"no descriptor":            {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
 		"no new connection":        {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a replay":                 {ends: 2900 * time.Millisecond, probes: 5, kind: Traits{Replay: true}},
-		"a replay beside others":   {also: others, ends: 2900 * time.Millisecond, kind: Traits{Replay: true}},
-		"a replay in an outage":    {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, kind: Traits{Replay: true}},
+		"what stays":               {ends: 2900 * time.Millisecond, probes: 5, kind: Traits{Stays: true}},
+		"the same beside others":   {also: others, ends: 2900 * time.Millisecond, kind: Traits{Stays: true}},
+		"what stays, in an outage": {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, kind: Traits{Stays: true}},
 		"whose grant goes back":    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1, kind: Traits{Lasts: true}},
 		"the same in an outage":    {takes: time.Hour, ends: 2900 * time.Millisecond, probes: 3, kind: Traits{Lasts: true}},
 		"an outage that ends":      {takes: time.Hour, also: func(s *server) { time.Sleep(1600 * time.Millisecond); s.set(0, nil) }, ends: -1, with: errWrittenOff, probes: 3, kind: Traits{Lasts: true}},
@@ -50,7 +50,7 @@ func TestWrittenOff(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{begin: time.Now(), done: make(chan struct{})}
 				s.set(c.takes, c.err)
-				s.short = c.short
+				s.holds = c.holds
 				if c.also != nil {
 					go c.also(s)
 				}
@@ -83,18 +83,6 @@ func TestReplyThatComesWithThatOfTheWitness(t *testing.T) {
 		s := &server{begin: time.Now(), done: make(chan struct{})}
 		s.set(400*time.Millisecond, nil)
 		require.NoError(t, s.attempt(940*time.Millisecond, nil))
-		time.Sleep(time.Minute)
-		require.True(t, s.h.Idle())
-	})
-}
-
-// TestAttemptWithoutEnd checks that an attempt ends on its own in the end, whatever Redis does.
-func TestAttemptWithoutEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := &server{begin: time.Now(), done: make(chan struct{}), short: full.Err}
-		err := s.attempt(time.Minute, nil)
-		require.ErrorIs(t, err, errTooLong)
-		require.InDelta(t, longest, time.Since(s.begin), float64(time.Second))
 		time.Sleep(time.Minute)
 		require.True(t, s.h.Idle())
 	})

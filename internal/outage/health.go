@@ -52,8 +52,7 @@ func (h *Health) Begin(s Server, k Traits) Attempt {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := h.cohortLocked(sent, k)
-	c.open++
-	c.last = sent
+	c.sentLocked(sent)
 	h.open++
 	h.server = s
 	if h.silent.IsZero() {
@@ -93,7 +92,7 @@ func (h *Health) End(ctx context.Context, a Attempt, err error) error {
 		// It may not have been sent, or its reply may yet come. The silence goes on.
 	case a.with.err != nil && !failure.Answered:
 		h.failure = a.with.err
-		return &retry.Error{Err: a.with.err, Outcome: retry.Unknown, Ended: true}
+		return &retry.Error{Err: a.with.err, Outcome: retry.Unknown, Final: failure.Final, Ended: true}
 	default:
 		h.failure = failure.Err
 		since := a.sent
@@ -124,9 +123,8 @@ func (h *Health) armLocked(now time.Time) {
 			d = h.silent.Add(suspicious).Sub(now)
 		}
 		for _, c := range h.cohorts {
-			if c.open > 0 && !c.asked && !c.Replay {
-				d = min(d, c.last.Add(suspicious).Sub(now))
-				break
+			if c.open > 0 && !c.Stays {
+				d = min(d, c.next.Sub(now))
 			}
 		}
 	}
@@ -147,15 +145,10 @@ func (h *Health) listen() {
 		h.suspectLocked(h.silent)
 	}
 	for _, c := range h.overdueLocked(now, now) {
-		if !c.asked && h.err == nil {
-			c.asked = true
+		if h.err == nil && h.verdict == nil && !c.next.After(now) {
 			h.suspectLocked(c.last)
 		}
-	}
-	for _, c := range h.cohorts {
-		if c.open > 0 && now.Sub(c.last) >= longest {
-			h.endLocked(c, errTooLong)
-		}
+		c.next = now.Add(tooSlow)
 	}
 	h.armLocked(now)
 }

@@ -41,7 +41,7 @@ type server struct {
 	mu     sync.Mutex
 	takes  time.Duration // that the reply to a probe takes
 	err    error         // which it is
-	short  error         // why calls wait to be sent
+	holds  bool          // calls wait to be sent
 	probes []time.Duration
 	log    []string
 }
@@ -71,10 +71,10 @@ func (s *server) Probe(patience time.Duration) error {
 	return err
 }
 
-func (s *server) Shortage() error {
+func (s *server) Spares() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.short
+	return !s.holds
 }
 
 func (s *server) Sweep()                               { s.note("sweep") }

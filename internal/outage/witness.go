@@ -20,8 +20,9 @@ type Server interface {
 	// nil if the server would have carried out a write of a call, and otherwise a *[retry.Error], which is Silent if something that
 	// was sent has had no reply for as long as patience.
 	Probe(patience time.Duration) error
-	// Shortage returns why calls wait in this process to be sent, or nil if they do not.
-	Shortage() error
+	// Spares reports whether the redis client can spare the connection of an attempt that is given up, which stays in use until the
+	// client's own time for a reply is up.
+	Spares() bool
 	// Sweep drops the idle connections of the pool that are broken. It may take some hundredths of a second.
 	Sweep()
 	// Done is closed when nothing more is to be asked.
@@ -150,7 +151,7 @@ func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 // prepare readies the pool for the calls that go on when s is up, as the reply to a probe shows that was sent at an instant. It returns
 // the instant before which attempts are lost that still have no reply; zero if none are.
 func (h *Health) prepare(s Server, sent time.Time) (before time.Time) {
-	if h.overdue(sent) && s.Shortage() == nil {
+	if h.overdue(sent) && s.Spares() {
 		before = sent
 		sleep(s, settles)
 	}

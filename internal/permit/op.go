@@ -8,6 +8,7 @@ import "context"
 type Op[T any] struct {
 	Name  string // in errors
 	Reads bool   // it reclaims nothing
+	Asks  bool   // it only asks, though it may reclaim what has expired
 	// Step makes one attempt at the next call, and reports whether more follow. After an error it may make the same call again.
 	Step func(ctx context.Context) (result T, more bool, err error)
 }

@@ -177,7 +177,7 @@ const maxCounts = 3
 // many calls it takes.
 func (l *Limiter) Available() permit.Op[int64] {
 	s, c, starts := l.Scripts.Available, count{typ: -1}, 0
-	return typed(l, s, func(ctx context.Context, typ permit.Type) (left int64, more bool, err error) {
+	op := typed(l, s, func(ctx context.Context, typ permit.Type) (left int64, more bool, err error) {
 		if c.typ != typ {
 			c, starts = count{typ: typ, now: l.now()}, 1
 		}
@@ -190,6 +190,8 @@ func (l *Limiter) Available() permit.Op[int64] {
 		}
 		return left, !done, err
 	})
+	op.Asks = true
+	return op
 }
 
 // A count is how far available has counted.

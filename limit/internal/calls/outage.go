@@ -57,8 +57,8 @@ func (x server) Probe(patience time.Duration) error {
 // Sweep drops the idle connections to the server that are broken.
 func (x server) Sweep() { dispatch.Sweep(x.s.config.rdb, x.s.keys[0], x.write()) }
 
-// Shortage returns why calls wait in this process to be sent, or nil if they do not.
-func (x server) Shortage() error { return x.s.shortage() }
+// Spares reports whether the redis client can spare the connection of an attempt that is given up.
+func (x server) Spares() bool { return dispatch.Spares(x.s.config.rdb, x.s.keys[0]) }
 
 // Done returns nil: a probe of a redis client that is closed gets a reply.
 func (x server) Done() <-chan struct{} { return nil }

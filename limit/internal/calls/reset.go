@@ -76,7 +76,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func(ctx co
 		if _, down := s.health().Outage(); down != nil {
 			return notServed(what, cmp.Or(last, down))
 		}
-		failure := s.attempt(ctx, outage.Traits{Replay: tries.Replay}, attempt)
+		failure := s.attempt(ctx, outage.Traits{Stays: true}, attempt)
 		switch {
 		case failure == nil:
 			return nil
