@@ -31,20 +31,21 @@ func TestWrittenOff(t *testing.T) {
 		probes int
 		kind   Traits
 	}{
-		"alone":                    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"beside others":            {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a reply to the witness":   {takes: 400 * time.Millisecond, ends: 950 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"an error for the witness": {err: fails(denied), ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"a full pool":              {holds: true, ends: 2900 * time.Millisecond, probes: 5},
-		"no descriptor":            {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
-		"no new connection":        {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
-		"what stays":               {ends: 2900 * time.Millisecond, probes: 5, kind: Traits{Stays: true}},
-		"the same beside others":   {also: others, ends: 2900 * time.Millisecond, kind: Traits{Stays: true}},
-		"what stays, in an outage": {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, kind: Traits{Stays: true}},
-		"whose grant goes back":    {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1, kind: Traits{Lasts: true}},
-		"the same in an outage":    {takes: time.Hour, ends: 2900 * time.Millisecond, probes: 3, kind: Traits{Lasts: true}},
-		"an outage that ends":      {takes: time.Hour, also: func(s *server) { time.Sleep(1600 * time.Millisecond); s.set(0, nil) }, ends: -1, with: errWrittenOff, probes: 3, kind: Traits{Lasts: true}},
-		"an outage":                {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2},
+		"alone":                     {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"beside others":             {also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"a reply to the witness":    {takes: 400 * time.Millisecond, ends: 950 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"an error for the witness":  {err: fails(denied), ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"a full pool":               {holds: true, ends: 2900 * time.Millisecond, probes: 5},
+		"a full pool beside others": {holds: true, also: func(s *server) { time.AfterFunc(time.Second, func() { s.holding(false) }); others(s) }, ends: 1640 * time.Millisecond, with: errWrittenOff, probes: 2},
+		"no descriptor":             {err: fails(full), ends: 2900 * time.Millisecond, probes: 5},
+		"no new connection":         {err: fails(refused), also: others, ends: 640 * time.Millisecond, with: errWrittenOff, probes: 1},
+		"what stays":                {ends: 2900 * time.Millisecond, probes: 5, kind: Traits{Stays: true}},
+		"the same beside others":    {also: others, ends: 2900 * time.Millisecond, kind: Traits{Stays: true}},
+		"what stays, in an outage":  {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2, kind: Traits{Stays: true}},
+		"whose grant goes back":     {ends: 550 * time.Millisecond, with: errWrittenOff, probes: 1, kind: Traits{Lasts: true}},
+		"the same in an outage":     {takes: time.Hour, ends: 2900 * time.Millisecond, probes: 3, kind: Traits{Lasts: true}},
+		"an outage that ends":       {takes: time.Hour, also: func(s *server) { time.Sleep(1600 * time.Millisecond); s.set(0, nil) }, ends: -1, with: errWrittenOff, probes: 3, kind: Traits{Lasts: true}},
+		"an outage":                 {takes: time.Hour, ends: 1500 * time.Millisecond, with: silent.Err, probes: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

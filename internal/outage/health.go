@@ -145,10 +145,10 @@ func (h *Health) listen() {
 		h.suspectLocked(h.silent)
 	}
 	for _, c := range h.overdueLocked(now, now) {
-		if h.err == nil && h.verdict == nil && !c.next.After(now) {
+		if !c.next.After(now) {
 			h.suspectLocked(c.last)
+			c.next = now.Add(tooSlow) // again, if this process is short of connections now
 		}
-		c.next = now.Add(tooSlow)
 	}
 	h.armLocked(now)
 }

@@ -71,6 +71,12 @@ func (s *server) Probe(patience time.Duration) error {
 	return err
 }
 
+func (s *server) holding(holds bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = holds
+}
+
 func (s *server) Spares() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
