@@ -358,12 +358,24 @@ func TestPasswordIsRotated(t *testing.T) {
 	}
 }
 
-// TestReadsOnAFrozenRedis checks that calls which only read, and have no deadline, end when the outage begins, with its reason.
-func TestReadsOnAFrozenRedis(t *testing.T) {
+// TestCallsOnAFrozenRedis checks that calls which do not wait, and have no deadline, end when the outage begins, with its reason: those that
+// take, those that only read, and changes.
+func TestCallsOnAFrozenRedis(t *testing.T) {
 	const known = 1550 * time.Millisecond
-	for name, read := range map[string]func(context.Context, *ratelimiter.RateLimiter) error{
-		"Peek": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Peek(ctx, 1); return err },
-		"Rate": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Rate(ctx); return err },
+	for name, call := range map[string]func(context.Context, *ratelimiter.RateLimiter) error{
+		"Allow": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Allow(ctx, 1); return err },
+		"TryAcquire": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+			_, err := l.TryAcquire(ctx, 1, 0)
+			return err
+		},
+		"AllowAtMost": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+			_, _, err := l.AllowAtMost(ctx, 2)
+			return err
+		},
+		"SetRate": func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.SetRate(ctx, plenty) },
+		"Release": func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1) },
+		"Peek":    func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Peek(ctx, 1); return err },
+		"Rate":    func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Rate(ctx); return err },
 		"AvailablePermits": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 			_, err := l.AvailablePermits(ctx)
 			return err
@@ -379,7 +391,7 @@ func TestReadsOnAFrozenRedis(t *testing.T) {
 				d.Freeze()
 				begin := time.Now()
 				for i := range 3 {
-					err := read(context.Background(), l)
+					err := call(context.Background(), l)
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 					require.NotErrorIs(t, err, context.Canceled)
 					require.ErrorContains(t, err, "no reply from Redis, not even within 1s on a new connection")
@@ -387,7 +399,7 @@ func TestReadsOnAFrozenRedis(t *testing.T) {
 				}
 				d.Open()
 				require.NoError(t, l.Acquire(t.Context(), 1))
-				require.NoError(t, read(t.Context(), l))
+				require.NoError(t, call(t.Context(), l))
 			}, d.Option)
 		})
 	}
