@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -160,10 +161,10 @@ func TestAttemptWrittenOffArrives(t *testing.T) {
 						g = grantOf(t, l, 3)
 					}
 					var before, after string
-					first := true
+					var first atomic.Bool
+					first.Store(true)
 					rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-						if first && strings.HasPrefix(cmd.Name(), "eval") {
-							first = false
+						if strings.HasPrefix(cmd.Name(), "eval") && first.CompareAndSwap(true, false) {
 							time.Sleep(late)
 							before = stateOf(t, peers, l)
 							defer func() { after = stateOf(t, peers, l) }()

@@ -123,7 +123,7 @@ func (h *Health) armLocked(now time.Time) {
 			d = h.silent.Add(suspicious).Sub(now)
 		}
 		for _, c := range h.cohorts {
-			if c.open > 0 && !c.Stays {
+			if c.open > 0 && c.err == nil && !c.Stays {
 				d = min(d, c.next.Sub(now))
 			}
 		}
