@@ -99,20 +99,14 @@ func (l *limiter) learnRateLocked(a *permit.Reply, begin time.Time) {
 
 // learnOthersLocked takes in what the reply says about others.
 func (f *flight) learnOthersLocked(a *permit.Reply) {
-	l, permits := f.limiter, int64(0)
-	for i := range f.Runs {
-		permits += max(0, a.Granted[i]) * f.Runs[i].Permits
-	}
-	f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: permits, Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
+	l := f.limiter
+	f.Allowance = l.share.Learn(fair.Call{Begin: f.begin, Permits: a.Taken(f.Runs), Alone: len(l.flights) == 1, Allowance: f.Allowance}, a, l.rate, time.Now())
 }
 
 // grantLocked gives the grants of each run to its callers that are still there, in their order. Grants without a
 // caller are unclaimed.
 func (f *flight) grantLocked(a *permit.Reply) {
-	left := a.Available
-	for i := range f.Runs {
-		left += max(0, a.Granted[i]) * f.Runs[i].Permits
-	}
+	left := a.Available + a.Taken(f.Runs)
 	f.unclaimed = f.unclaimed[:0]
 	for i := range f.Runs {
 		each, n := f.Runs[i].Permits, a.Granted[i]

@@ -63,10 +63,7 @@ func (l *Link) AskUpTo(ctx context.Context, permits int64) (permit.Reply, int64,
 		}
 		return a, 0, err
 	}
-	got := int64(0)
-	for _, g := range granted(asked, runs, a) {
-		got += g.Permits
-	}
+	got := a.Taken(runs)
 	if got == 0 && len(runs) > 1 { // the wait is that of the first run
 		a, err = l.Peek(ctx, 1)
 	}

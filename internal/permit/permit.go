@@ -210,6 +210,14 @@ type Reply struct {
 	Context context.Context
 }
 
+// Taken returns how many permits were granted to runs, whose reply it is.
+func (a *Reply) Taken(runs []Run) (permits int64) {
+	for i, n := range a.Granted {
+		permits += max(0, n) * runs[i].Permits
+	}
+	return permits
+}
+
 // Others is what a call with an Allowance found out about other processes.
 type Others struct {
 	Soon                time.Duration // until permits expire that this process may take

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package keyname turns parts of a request into parts of a limiter's name.
+// Package keyname turns parts of a request into parts of a limiter's name, and knows what HTTP lets a name be.
 package keyname
 
 import (
