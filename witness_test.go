@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,7 +29,8 @@ import (
 )
 
 // This file has a server freeze, and refuse to let its clients in, as it does while a password is rotated, and checks that every way to ask for
-// a permit meets that alike: what waits waits, and what does not is decided by the policy.
+// a permit meets that alike: what waits waits, and what does not is decided by the policy. And it has connections vanish beside a server
+// that is there.
 
 // A surface is a way to ask for a permit.
 type surface struct {
@@ -358,12 +360,24 @@ func TestPasswordIsRotated(t *testing.T) {
 	}
 }
 
-// TestReadsOnAFrozenRedis checks that calls which only read, and have no deadline, end when the outage begins, with its reason.
-func TestReadsOnAFrozenRedis(t *testing.T) {
+// TestCallsOnAFrozenRedis checks that calls which do not wait, and have no deadline, end when the outage begins, with its reason: those that
+// take, those that only read, and changes.
+func TestCallsOnAFrozenRedis(t *testing.T) {
 	const known = 1550 * time.Millisecond
-	for name, read := range map[string]func(context.Context, *ratelimiter.RateLimiter) error{
-		"Peek": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Peek(ctx, 1); return err },
-		"Rate": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Rate(ctx); return err },
+	for name, call := range map[string]func(context.Context, *ratelimiter.RateLimiter) error{
+		"Allow": func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Allow(ctx, 1); return err },
+		"TryAcquire": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+			_, err := l.TryAcquire(ctx, 1, 0)
+			return err
+		},
+		"AllowAtMost": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
+			_, _, err := l.AllowAtMost(ctx, 2)
+			return err
+		},
+		"SetRate": func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.SetRate(ctx, plenty) },
+		"Release": func(ctx context.Context, l *ratelimiter.RateLimiter) error { return l.Release(ctx, 1) },
+		"Peek":    func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Peek(ctx, 1); return err },
+		"Rate":    func(ctx context.Context, l *ratelimiter.RateLimiter) error { _, err := l.Rate(ctx); return err },
 		"AvailablePermits": func(ctx context.Context, l *ratelimiter.RateLimiter) error {
 			_, err := l.AvailablePermits(ctx)
 			return err
@@ -379,7 +393,7 @@ func TestReadsOnAFrozenRedis(t *testing.T) {
 				d.Freeze()
 				begin := time.Now()
 				for i := range 3 {
-					err := read(context.Background(), l)
+					err := call(context.Background(), l)
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
 					require.NotErrorIs(t, err, context.Canceled)
 					require.ErrorContains(t, err, "no reply from Redis, not even within 1s on a new connection")
@@ -387,9 +401,153 @@ func TestReadsOnAFrozenRedis(t *testing.T) {
 				}
 				d.Open()
 				require.NoError(t, l.Acquire(t.Context(), 1))
-				require.NoError(t, read(t.Context(), l))
+				require.NoError(t, call(t.Context(), l))
 			}, d.Option)
 		})
+	}
+}
+
+// vanishes returns a client of a pool of ten connections, all of them idle, that have vanished without a word beside a healthy Redis
+// when vanish returns.
+func vanishes(t *testing.T) (c *ratelimiter.Client, vanish func()) {
+	proxy := redistest.StartProxy(t, redistest.Client(t).Options().Addr)
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 10, ReadTimeout: time.Minute})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return redistest.Must(ratelimiter.New(rdb))(t), func() {
+		var conns []*redis.Conn
+		for range 10 {
+			conns = append(conns, rdb.Conn())
+			require.NoError(t, conns[len(conns)-1].Ping(t.Context()).Err())
+		}
+		for _, conn := range conns {
+			require.NoError(t, conn.Close())
+		}
+		proxy.Spoil(redistest.SpoilSilent)
+	}
+}
+
+// TestVanishedConnections has all connections of a pool vanish without a word, and the ReadTimeout be a minute: each kind of call that takes
+// or asks is made again soon, and takes once what it asks for.
+func TestVanishedConnections(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(ctx context.Context, c *ratelimiter.Client, l *ratelimiter.RateLimiter) (took int64, err error){
+		"Allow": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.Allow(ctx, 3)
+			return 3, err
+		},
+		"Allow of a caller who does not leave": func(_ context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.Allow(context.Background(), 3)
+			return 3, err
+		},
+		"TryAcquire": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.TryAcquire(ctx, 3, 10*time.Second)
+			return 3, err
+		},
+		"Acquire": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			return 3, l.Acquire(ctx, 3)
+		},
+		"AllowAtMost": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			n, _, err := l.AllowAtMost(ctx, 3)
+			return n, err
+		},
+		"AcquireAll": func(ctx context.Context, c *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			other := c.RateLimiter(l.Name() + " other").WithRate(ratelimiter.Rate{Permits: 10, Interval: time.Hour})
+			return 3, c.AcquireAll(ctx, ratelimiter.Demand{Limiter: l, Permits: 3}, ratelimiter.Demand{Limiter: other, Permits: 1})
+		},
+		"Peek": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.Peek(ctx, 1)
+			return 0, err
+		},
+		"Rate": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.Rate(ctx)
+			return 0, err
+		},
+		"AvailablePermits": func(ctx context.Context, _ *ratelimiter.Client, l *ratelimiter.RateLimiter) (int64, error) {
+			_, err := l.AvailablePermits(ctx)
+			return 0, err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, vanish := vanishes(t)
+			defer c.Close()
+			l := c.RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 100, Interval: time.Hour})
+			require.True(t, redistest.Must(l.Allow(t.Context(), 1))(t).Granted)
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			vanish()
+			begin := time.Now()
+			took, err := call(ctx, c, l)
+			require.NoError(t, err)
+			require.Less(t, time.Since(begin), 2500*time.Millisecond)
+			require.EqualValues(t, 99-took, redistest.Must(l.AvailablePermits(t.Context()))(t))
+		})
+	}
+}
+
+// TestChangeWithoutReply checks that a change whose reply is long in coming, beside a Redis that replies to others, is not made once more: its
+// caller gets the reply, however late, or ErrUnavailable when the time of the redis client is up.
+func TestChangeWithoutReply(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(ctx context.Context, l *ratelimiter.RateLimiter, g *ratelimiter.Grant) error{
+		"SetRate": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			return l.SetRate(ctx, ratelimiter.Rate{Permits: 50, Interval: time.Hour})
+		},
+		"UpdateRate": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			_, err := l.UpdateRate(ctx, ratelimiter.Rate{Permits: 50, Interval: time.Hour})
+			return err
+		},
+		"Release": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			return l.Release(ctx, 2)
+		},
+		"Delete": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			_, err := l.Admin().Delete(ctx)
+			return err
+		},
+		"Settle": func(ctx context.Context, _ *ratelimiter.RateLimiter, g *ratelimiter.Grant) error {
+			return g.Settle(ctx, 1)
+		},
+		"CoolDown": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			return l.CoolDown(ctx, time.Now().Add(time.Second))
+		},
+		"LiftCoolDown": func(ctx context.Context, l *ratelimiter.RateLimiter, _ *ratelimiter.Grant) error {
+			_, err := l.Admin().LiftCoolDown(ctx)
+			return err
+		},
+	} {
+		for _, late := range []time.Duration{1500 * time.Millisecond, time.Hour} {
+			t.Run(name+" after "+late.String(), func(t *testing.T) {
+				t.Parallel()
+				proxy := redistest.StartProxy(t, redistest.Client(t).Options().Addr)
+				rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: 2 * time.Second})
+				defer rdb.Close()
+				c := redistest.Must(ratelimiter.New(rdb))(t)
+				defer c.Close()
+				l := c.RateLimiter(redistest.Key(t)).WithRate(ratelimiter.Rate{Permits: 100, Interval: time.Hour})
+				warm := l.Name() + " warm"
+				g := redistest.Must(c.RateLimiter(warm).WithRate(ratelimiter.Rate{Permits: 100, Interval: time.Hour}).AcquireGrant(t.Context(), 5))(t)
+				require.NoError(t, change(t.Context(), c.RateLimiter(warm), g)) // its script is loaded
+				g = redistest.Must(l.AcquireGrant(t.Context(), 5))(t)
+				var sent atomic.Int64
+				proxy.Judge(func(words []string) (f redistest.Fault) {
+					if strings.HasPrefix(strings.ToLower(words[0]), "eval") && sent.Add(1) == 1 {
+						f.Hold = late
+					}
+					return f
+				})
+				begin := time.Now()
+				err := change(t.Context(), l, g)
+				if late < time.Minute {
+					require.NoError(t, err)
+					require.GreaterOrEqual(t, time.Since(begin), late)
+					require.EqualValues(t, 1, sent.Load())
+				} else if err != nil {
+					require.ErrorIs(t, err, ratelimiter.ErrUnavailable)
+					require.EqualValues(t, 1, sent.Load())
+				}
+				require.GreaterOrEqual(t, time.Since(begin), min(late, 2*time.Second))
+			})
+		}
 	}
 }
 

@@ -36,7 +36,7 @@ const (
 	silent  = 1800 * time.Millisecond // the same if it does not reply
 	over    = 1500 * time.Millisecond // until a caller is served when Redis is back
 	atOnce  = 500 * time.Millisecond  // the same if connections broke and Redis was there all the time
-	halfway = 3 * time.Second         // the same if they do not say that they broke; the ReadTimeout is two seconds
+	halfway = 1500 * time.Millisecond // the same if they do not say that they broke
 )
 
 var (

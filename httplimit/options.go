@@ -59,8 +59,7 @@ func WithDetectors(detectors ...Detector) Option {
 func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } }
 
 // WithMaxWait bounds the wait for permits, in addition to the request's context. With 0, requests that cannot be sent
-// at once are rejected; a Redis that freezes at that moment may hold up one with a context that cannot end, such as
-// context.Background(), for the ReadTimeout of the redis client, if the outage policy is closed. With a large d, a request without a deadline waits for the end of a cool-down, however far
+// at once are rejected. With a large d, a request without a deadline waits for the end of a cool-down, however far
 // off it is. The default is no bound but the context's, and [DefaultMaxWait] if the context sets none.
 func WithMaxWait(d time.Duration) Option {
 	return func(c *config) {

@@ -18,6 +18,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -364,5 +365,45 @@ func TestGrantOfAPolicy(t *testing.T) {
 				require.Equal(t, r.Available, redistest.Must(l.Peek(ctx, 1))(t).Available, what)
 			})
 		}
+	}
+}
+
+// TestCallsWithoutDeadlineEndWithTheOutage checks that calls of context.Background() on their way are decided when an outage begins, under
+// every policy, and that Reset ends then.
+func TestCallsWithoutDeadlineEndWithTheOutage(t *testing.T) {
+	for _, p := range []ratelimiter.OutagePolicy{ratelimiter.FailClosed(), ratelimiter.FailOpen(), tenOf(1)} {
+		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+			l, c := withPolicy(t, rdb, GCRA{per(10, time.Minute), 10}, p)
+			_, err := l.Allow(context.Background(), 1)
+			require.NoError(t, err)
+			c.delay.Store(int64(10 * time.Second))
+			ended := map[string]error{}
+			var all sync.WaitGroup
+			for name, call := range map[string]func() error{
+				"Allow": func() error { _, err := l.Allow(context.Background(), 1); return err },
+				"Peek":  func() error { _, err := l.Peek(context.Background(), 1); return err },
+				"Reset": func() error { return l.Reset(context.Background()) },
+			} {
+				all.Go(func() {
+					begin := time.Now()
+					err := call()
+					assert.Less(t, time.Since(begin), 1600*time.Millisecond, name)
+					c.mu.Lock()
+					defer c.mu.Unlock()
+					ended[name] = err
+				})
+			}
+			all.Wait()
+			require.ErrorIs(t, ended["Reset"], ratelimiter.ErrUnavailable)
+			for _, name := range []string{"Allow", "Peek"} {
+				if p == ratelimiter.FailClosed() {
+					require.ErrorIs(t, ended[name], ratelimiter.ErrUnavailable, name)
+				} else {
+					require.NoError(t, ended[name], name)
+				}
+			}
+			c.delay.Store(0)
+			time.Sleep(30 * time.Second)
+		})
 	}
 }

@@ -4,8 +4,13 @@ package limit
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"net"
+	"net/http/httptrace"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -45,6 +50,17 @@ func (d *delayer) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
+// withoutWitness leaves the witness without a descriptor for its connections, so that no attempt at a call is written off.
+func withoutWitness(rdb *redis.Client) {
+	dial := rdb.Options().Dialer
+	rdb.Options().Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if httptrace.ContextClientTrace(ctx) != nil {
+			return nil, syscall.EMFILE
+		}
+		return dial(ctx, network, addr)
+	}
+}
+
 // A call that is sent again and is long on its way takes nothing twice, however many grants others get meanwhile and
 // however late it arrives.
 func TestReplayThatIsLongOnItsWay(t *testing.T) {
@@ -58,13 +74,14 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 			{0, 1, time.Second, true},
 			{130, 1, time.Second, true}, // as many as there are of one process
 			{300, 1, 9 * time.Second, true},
-			{0, 1, 12 * time.Second, true}, // nobody has dropped it
-			{1, 1, 12 * time.Second, false},
+			{0, 1, 11 * time.Second, true}, // nobody has dropped it
+			{1, 1, 11 * time.Second, false},
 			{1, 1, 50 * time.Second, false},
 		} {
 			redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 				ctx, l := t.Context(), shared(t, rdb, a)
-				peer := twin(t, l, redistest.Peer(t, rdb))
+				peers := redistest.Peer(t, rdb)
+				peer := twin(t, l, peers)
 				reserve := func(l *Shared) (ratelimiter.Result, error) { return l.Reserve(ctx, 1, calls.Longest) }
 				after := ""
 				d := &delayer{underway: func(resent int) {
@@ -73,10 +90,11 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 						for range c.others {
 							require.True(t, redistest.Must(reserve(peer))(t).Granted)
 						}
-						after = stateOf(t, rdb, l)
+						after = stateOf(t, peers, l)
 					}
 				}}
 				rdb.AddHook(d)
+				withoutWitness(rdb)
 				r, err := reserve(l)
 				if c.on > d.resent { // it was sent again once
 					require.True(t, r.Granted)
@@ -88,6 +106,7 @@ func TestReplayThatIsLongOnItsWay(t *testing.T) {
 				} else {
 					require.ErrorIs(t, err, ratelimiter.ErrUnavailable, "%s: %+v", kind, c)
 				}
+				time.Sleep(c.pass) // until it has arrived
 				require.Equal(t, after, stateOf(t, rdb, l), "%s: %+v: it spent twice", kind, c)
 			})
 		}
@@ -119,6 +138,52 @@ func TestReplayOfACallThatDidNotRun(t *testing.T) {
 				require.NoError(t, err, kind)
 				require.Equal(t, 3, s.sent, "that its last grant was another is enough")
 			})
+		}
+	}
+}
+
+// TestAttemptWrittenOffArrives checks that an attempt which was written off, because its connection seemed to have vanished, takes and gives
+// back nothing when it arrives after all, whatever others were granted meanwhile.
+func TestAttemptWrittenOffArrives(t *testing.T) {
+	for kind, a := range roomy(1000) {
+		for _, settles := range []bool{false, true} {
+			for _, late := range []time.Duration{700 * time.Millisecond, 5 * time.Second} {
+				if settles && checkSettles(newSetting(a)) != nil {
+					continue
+				}
+				redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+					what := fmt.Sprintf("%s, settles %v, %v late", kind, settles, late)
+					ctx, l := t.Context(), shared(t, rdb, a)
+					peers := redistest.Peer(t, rdb)
+					peer := twin(t, l, peers)
+					g := (*Grant)(nil)
+					if settles {
+						g = grantOf(t, l, 3)
+					}
+					var before, after string
+					var first atomic.Bool
+					first.Store(true)
+					rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+						if strings.HasPrefix(cmd.Name(), "eval") && first.CompareAndSwap(true, false) {
+							time.Sleep(late)
+							before = stateOf(t, peers, l)
+							defer func() { after = stateOf(t, peers, l) }()
+						}
+						return next(ctx, cmd)
+					}))
+					begin := time.Now()
+					if settles {
+						require.NoError(t, g.Settle(ctx, 1), what)
+					} else {
+						require.True(t, redistest.Must(l.Reserve(ctx, 1, calls.Longest))(t).Granted, what)
+					}
+					require.Less(t, time.Since(begin), 700*time.Millisecond, what)
+					require.True(t, redistest.Must(peer.Reserve(ctx, 1, calls.Longest))(t).Granted)
+					time.Sleep(late + time.Second)
+					require.NotEmpty(t, before, what)
+					require.Equal(t, before, after, what)
+				})
+			}
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // A Dispatcher is a [Sender] that lets script calls share round trips, even calls of different limiters. Each master
 // of a cluster and each shard of a ring has a lane of its own. A call that arrives while little is in flight leaves
-// at once and alone, in the goroutine of its caller. Calls that arrive while others are in flight leave together, in
+// at once and alone. Calls that arrive while others are in flight leave together, in
 // one pipeline. See lane.go for when calls leave.
 //
 // Every other command, and a script that is [Script.Alone], leaves at once and alone.

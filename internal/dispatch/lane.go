@@ -162,10 +162,7 @@ func (l *lane) await(ctx context.Context, c *call) (reply any, landed bool, err 
 }
 
 func (d *Dispatcher) newCall(ctx context.Context, s *Script, evalsha []any) *call {
-	c, _ := d.free.Get().(*call)
-	if c == nil {
-		c = &call{done: make(chan struct{}, 1)}
-	}
+	c := d.blankCall()
 	c.ctx, c.script, c.evalsha = ctx, s, evalsha
 	if c.micros = s.Micros; c.micros == 0 {
 		c.micros = usualMicros
@@ -182,9 +179,21 @@ func (d *Dispatcher) newCall(ctx context.Context, s *Script, evalsha []any) *cal
 	return c
 }
 
+// blankCall returns a call to be filled in. Neither it nor recycle needs a Dispatcher, but without one nothing is reused.
+func (d *Dispatcher) blankCall() *call {
+	if d != nil {
+		if c, ok := d.free.Get().(*call); ok {
+			return c
+		}
+	}
+	return &call{done: make(chan struct{}, 1)}
+}
+
 func (d *Dispatcher) recycle(c *call) {
-	*c = call{done: c.done}
-	d.free.Put(c)
+	if d != nil {
+		*c = call{done: c.done}
+		d.free.Put(c)
+	}
 }
 
 // roomLocked reports whether another pipeline may leave. None may while the callers of a landed one are being woken:

@@ -120,8 +120,18 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 	case ctx.Done() == nil:
 		reply, err = s.send(d.bound(ctx), to, evalsha, by)
 	default:
-		to, by := to, by // only these copies are for the heap
-		reply, err = Leavable(ctx, func() (any, error) { return s.send(ctx, to, evalsha, by) })
+		c, inner := d.blankCall(), ctx
+		if e, ok := ctx.(endable); ok {
+			inner = d.bound(e.Endless())
+		}
+		go s.carry(inner, c, to, evalsha, by)
+		select {
+		case <-c.done:
+			reply, err = c.reply, c.err
+			d.recycle(c)
+		case <-ctx.Done():
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		if !errors.Is(err, context.Canceled) { // who leaves says nothing about the masters
@@ -141,6 +151,16 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 func (s *Script) missing(reply any) bool {
 	list, ok := reply.([]any)
 	return ok && s.Missing != nil && s.Missing(list)
+}
+
+// An endable is a context that ends when a call is given up. Then the caller leaves, but the redis client goes on.
+type endable interface{ Endless() context.Context }
+
+// carry is send for a caller who waits for c, and may leave.
+func (s *Script) carry(ctx context.Context, c *call, to Sender, evalsha []any, by trip) {
+	c.err = errGone // unless a hook lets the call return
+	defer c.wake()
+	c.reply, c.err = s.send(ctx, to, evalsha, by)
 }
 
 // send makes one attempt at a command by itself, and waits for the reply even if ctx is done. If by is not zero, the
@@ -290,8 +310,9 @@ func Leavable[T any](ctx context.Context, f func() (T, error)) (T, error) {
 	}
 	done := make(chan result, 1)
 	go func() {
-		v, err := f()
-		done <- result{v, err}
+		r := result{err: errGone} // unless a hook lets f return
+		defer func() { done <- r }()
+		r.value, r.err = f()
 	}()
 	select {
 	case r := <-done:

@@ -54,6 +54,31 @@ func ShortageTo(s Sender, key string) error {
 	return &retry.Shortage{Err: fmt.Errorf("%w: %d of this process wait to be sent", errUnsent, l.queued)}
 }
 
+// Spares reports whether the pool of connections to the server that holds a key can spare those of calls that are given up now: there is no
+// shortage, and at most a quarter of the connections, or one, are in use by calls that have had no reply for a second.
+func Spares(s Sender, key string) bool {
+	if ShortageTo(s, key) != nil {
+		return false
+	}
+	d, ok := s.(*Dispatcher)
+	if !ok {
+		return true
+	}
+	l, err := d.laneOf(context.Background(), key)
+	if err != nil || l == nil {
+		return true
+	}
+	size, silent := sizeOf(l.pool()), 0
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, d := range l.air {
+		if time.Since(d.at) >= maxWait {
+			silent++
+		}
+	}
+	return silent <= max(1, size/4)
+}
+
 var errUnsent = errors.New("redis: the command has not been sent")
 
 // shortage returns the error of a call that found no connection in a pool of the given size.

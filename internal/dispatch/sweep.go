@@ -17,6 +17,8 @@ const (
 	sweepPatience = 50 * time.Millisecond
 	// sweptFirst is how many idle connections Sweep tries first.
 	sweptFirst = 8
+	// sweepLasts is how long a connection that Sweep tries may be silent until the client drops it.
+	sweepLasts = 500 * time.Millisecond
 	// redials is how long Sweep waits until a pool dials. That of go-redis may pause for a second.
 	redials = 1200 * time.Millisecond
 	// redialEvery is how often it tries.
@@ -25,7 +27,8 @@ const (
 
 // Sweep sends a command on idle connections of the pool to the server that holds a key: on a few at once, and as long as any of
 // them is broken, on twice as many. The client drops those on which that fails, such as one that a load balancer has forgotten,
-// or whose server has become a replica. The others are free again when Sweep returns, or when they have replied. If none is
+// or whose server has become a replica. The others are free again when Sweep returns, or when
+// they have replied; one that is silent is dropped after half a second. If none is
 // idle then, and there is room, Sweep returns when the pool can dial: after many failures go-redis dials only once a second, and until
 // then says how it failed.
 func Sweep(s Sender, key string, args []any) {
@@ -40,6 +43,9 @@ func Sweep(s Sender, key string, args []any) {
 	})
 	if !ok {
 		return
+	}
+	if to, ok := node.(*redis.Client); ok && (to.Options().ReadTimeout <= 0 || to.Options().ReadTimeout > sweepLasts) {
+		c = to.WithTimeout(sweepLasts) // on the same pool
 	}
 	free := make(chan struct{})
 	defer close(free)

@@ -30,7 +30,6 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 			r.came, r.rejected = want.Came, true
 		}
 	}
-	endless := ctx.Done() == nil && !r.hasDeadline() // nothing but Redis ends the call
 
 	s.Lock()
 	if s.closed {
@@ -50,22 +49,14 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 		got := e.recycle(r)
 		return got, got.Err
 	}
-	var inline *flight
-	switch rejected := l.addLocked(r); {
-	case rejected:
+	if l.addLocked(r) {
 		l.scheduleLocked()
 		wait := l.headWaitLocked()
 		s.Unlock()
 		return Outcome{Wait: wait}, nil
-	case endless && want.Policy == nil: // a policy may decide it while the call is on its way
-		inline = l.takeInlineLocked(r)
-	default:
-		l.scheduleLocked()
 	}
+	l.scheduleLocked()
 	s.Unlock()
-	if inline != nil {
-		inline.landedInline(inline.step())
-	}
 	ended, wait, err := l.await(ctx, s, r, want.Timeout)
 	if ended == nil {
 		return Outcome{Wait: wait}, err

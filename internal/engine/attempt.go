@@ -12,16 +12,11 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
-var (
-	// errAbandoned reports that nobody waits for the reply any more.
-	errAbandoned = errors.New("abandoned")
-	// errHandOff reports that the flight goes on, but not in the goroutine of its caller.
-	errHandOff = errors.New("handed off")
-)
+// errAbandoned reports that nobody waits for the reply any more.
+var errAbandoned = errors.New("abandoned")
 
 // attempt asks until there is a reply. During an outage it ends the requests that do not wait. The error is
-// errAbandoned if no caller is left. It is errHandOff if the flight has to wait for the end of the outage, but not in the
-// goroutine of its caller.
+// errAbandoned if no caller is left.
 func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 	var (
 		k     = f.limiter.link
@@ -71,15 +66,11 @@ func (f *flight) attempt(begin time.Time) (permit.Reply, error) {
 
 // waitForRedis ends the requests that do not wait, because Redis is down for the reason cause. It sleeps until over is
 // closed, or for about a second.
-// After an error the flight does not go on here; see attempt.
 func (f *flight) waitForRedis(over <-chan struct{}, cause error, begin time.Time) error {
 	k := f.limiter.link
 	waits, limit := f.failWhileDown(permit.Unavailable("acquire", k.Name, cause), begin)
-	switch {
-	case !waits:
+	if !waits {
 		return errAbandoned
-	case f.inline:
-		return errHandOff // its caller may get its outcome without Redis
 	}
 	retry.SleepOr(min(outage.ProbePause(), time.Until(limit)), over, k.System.Closed) // callers may have left
 	if !f.trim() {

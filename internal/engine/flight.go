@@ -25,7 +25,6 @@ type flight struct {
 	asked     time.Time // before the first call under the ID; what it grants is granted later
 	changes   int       // of the limiter, when the flight left
 	next      step
-	inline    bool // it runs in the goroutine of its caller
 	ledger    *outage.Ledger
 	ticket    fair.Ticket    // of callers that pass the first waiter
 	taken     int64          // permits that were granted to its callers
@@ -38,7 +37,6 @@ type step int
 
 const (
 	asks      step = iota // it asks for the callers that it has
-	asksAgain             // the same under the same ID, in another goroutine
 	heals                 // it heals the limiter, and asks for the callers that are left
 	healsLast             // it heals the limiter, and has no callers left
 	isLanded
@@ -166,23 +164,6 @@ func (f *flight) fly() {
 	}
 }
 
-// landedInline ends a flight that has made one step in the goroutine of its caller. If there is more, it goes on in another
-// one.
-func (f *flight) landedInline(more bool) {
-	l := f.limiter
-	l.shard.Lock()
-	if !more {
-		f = l.landedLocked(f)
-	}
-	if f != nil {
-		f.inline = false
-	}
-	l.shard.Unlock()
-	if f != nil {
-		go f.fly()
-	}
-}
-
 // step asks once, and reports whether the flight goes on. It goes on until all of its callers have an outcome or wait
 // in the queue again.
 func (f *flight) step() (more bool) {
@@ -192,25 +173,17 @@ func (f *flight) step() (more bool) {
 			return false
 		}
 	}
-	begin := f.begin // of the one step in the goroutine of its caller
-	if !f.inline {
-		begin = time.Now()
-	}
-	if f.next != asksAgain {
-		f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
-	}
+	begin := time.Now()
+	f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
 	f.next = isLanded
 	a, err := f.attempt(begin)
-	switch {
-	case err == errHandOff:
-		f.next = asksAgain
-	case err != nil:
+	if err != nil {
 		f.fail(err)
-	default:
-		f.land(&a, begin)
-		if len(f.unclaimed) > 0 {
-			f.refundUnclaimed()
-		}
+		return false
+	}
+	f.land(&a, begin)
+	if len(f.unclaimed) > 0 {
+		f.refundUnclaimed()
 	}
 	return f.next != isLanded
 }

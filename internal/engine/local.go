@@ -231,14 +231,10 @@ func (e *Engine) decideAll(health *outage.Health, cause error) {
 	e.began.Happened()
 }
 
-// decideAllLocked is decideAll for one limiter. It leaves out a caller that makes its call itself, which only callers
-// without a policy and without a deadline do: it gets the reply, however late.
+// decideAllLocked is decideAll for one limiter.
 func (l *limiter) decideAllLocked(cause error) {
 	err := permit.Unavailable("acquire", l.link.Name, link.WithLast(cause, l.lastErr))
 	for _, f := range l.flights {
-		if f.inline {
-			continue
-		}
 		f.answerLocallyLocked()
 		f.dropLocked(func(r *request) bool {
 			switch {

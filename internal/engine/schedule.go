@@ -141,27 +141,6 @@ func (l *limiter) takeTriesLocked() *flight {
 	return f
 }
 
-// takeInlineLocked returns a flight for r that its caller flies itself. That saves a switch of goroutines, a quarter
-// of the time of a call on loopback. It returns nil if r shares a flight or has to wait.
-func (l *limiter) takeInlineLocked(r *request) *flight {
-	var f *flight
-	if r.want.Wait {
-		f = l.takeQueueLocked()
-	} else {
-		f = l.takeTriesLocked()
-	}
-	switch {
-	case f == nil:
-		return nil
-	case f.Requests() > 1:
-		l.startLocked(f)
-		return nil
-	}
-	l.launchLocked(f)
-	f.inline = true
-	return f
-}
-
 func (l *limiter) newFlightLocked() *flight {
 	f, ok := l.shard.engine.flights.Get().(*flight)
 	if !ok {

@@ -467,6 +467,7 @@ func TestOldCallsBeginNoOutage(t *testing.T) {
 			_, _ = w.l.on(failOpen).Allow(w.ctx, 1)
 			time.Sleep(100 * time.Millisecond)
 		}
+		time.Sleep(5 * time.Millisecond) // those calls are made again when they fail, and give back what that takes
 		for range 200 {
 			w.granted(1)
 			time.Sleep(100 * time.Millisecond)

@@ -40,10 +40,7 @@ func (l *Link) LookWaiting(ctx context.Context, permits int64, a permit.Allowanc
 
 // look makes the call b, which takes nothing.
 func (l *Link) look(ctx context.Context, permits int64, b permit.Batch) (a permit.Reply, err error) {
-	err = l.unlessDown(ctx, "acquire", func(ctx context.Context) (err error) {
-		a, _, err = l.ask(ctx, one(permits), b)
-		return err
-	})
+	a, _, err = l.ask(ctx, one(permits), b)
 	return a, err
 }
 
@@ -84,7 +81,7 @@ func granted(asked Asked, runs []permit.Run, a permit.Reply) (grants []permit.Gr
 func (l *Link) takeBack(ctx context.Context, asked Asked, runs []permit.Run) {
 	var a permit.Reply
 	again := permit.Batch{Type: asked.Type, ID: asked.ID, Runs: runs, Floor: l.Floor, Replay: true, Alone: true}
-	if l.undo(ctx, func() (err error) {
+	if l.undo(ctx, func(ctx context.Context, _ bool) (err error) {
 		b := again
 		a, err = l.Backend.Acquire(ctx, &b)
 		return err
@@ -163,7 +160,7 @@ func (l *Link) ask(ctx context.Context, runs []permit.Run, b permit.Batch) (a pe
 
 // askOnce makes the call b until there is a reply. With an error, unsure reports whether b may have been carried out.
 func (l *Link) askOnce(ctx context.Context, b *permit.Batch) (a permit.Reply, unsure bool, err error) {
-	err = l.Gated(ctx, "acquire", func(replay bool) (err error) {
+	err = l.Gated(ctx, "acquire", func(ctx context.Context, replay bool) (err error) {
 		b.Replay, b.Alone = replay && !b.DryRun, replay
 		a, err = l.Backend.Acquire(ctx, b)
 		failure, lost := err.(*retry.Error)
@@ -184,7 +181,7 @@ func (l *Link) Refund(ctx context.Context, asked Asked, permits int64) {
 // a larger one takes more, even if none are left. It does nothing if the grant has expired or is no longer there, and
 // it may be repeated.
 func (l *Link) Settle(ctx context.Context, asked Asked, permits, actual int64) error {
-	err := l.Gated(ctx, "settle", func(bool) error {
+	err := l.Change(ctx, "settle", func(ctx context.Context, _ bool) error {
 		return l.Backend.Refund(ctx, asked.Type, permit.Grant{ID: asked.ID, Permits: permits, Keep: actual})
 	})
 	if actual < permits {

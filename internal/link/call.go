@@ -14,13 +14,23 @@ import (
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
 
+// A Call makes one attempt at a call. The attempt is a replay if an earlier one may have been executed. It has to end with ctx.
+type Call func(ctx context.Context, replay bool) error
+
 // Gated repeats call, which makes one attempt at a call that may reclaim permits, until there is a reply. An attempt
 // is a replay if an earlier one may have been executed. During an outage it makes no attempt, and returns at once. Its errors are meant for callers: when ctx is done, it returns the error of ctx, which wraps
 // ErrUnavailable as well if there has been no reply.
-func (l *Link) Gated(ctx context.Context, op string, call func(replay bool) error) error {
+func (l *Link) Gated(ctx context.Context, op string, call Call) error {
 	l.Touch()
 	defer l.Touch()
 	return l.Read(ctx, op, call)
+}
+
+// Change is Gated for a call that must not arrive late, after others.
+func (l *Link) Change(ctx context.Context, op string, call Call) error {
+	l.Touch()
+	defer l.Touch()
+	return l.repeat(ctx, op, call, true)
 }
 
 // Touch tells the queue that a call which does not come from it begins or has ended. Such a call may reclaim the
@@ -31,7 +41,11 @@ func (l *Link) Touch() { l.Queue.Touch(l.Key) }
 func (l *Link) Changed() { l.Queue.Changed(l.Key) }
 
 // Read is Gated for a call that only reads.
-func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error) error {
+func (l *Link) Read(ctx context.Context, op string, call Call) error {
+	return l.repeat(ctx, op, call, false)
+}
+
+func (l *Link) repeat(ctx context.Context, op string, call Call, stays bool) error {
 	begin := time.Now()
 	var last error
 	err := retry.Do(ctx.Done(), l.System.Closed, func(replay bool) error {
@@ -45,7 +59,7 @@ func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error
 		if _, down := health.Outage(); down != nil {
 			return permit.Unavailable(op, l.Name, WithLast(down, last))
 		}
-		err := l.attempt(ctx, func() error { return call(replay) })
+		err := l.attempt(ctx, outage.Traits{Stays: stays || replay}, replay, call)
 		failure, failed := err.(*retry.Error)
 		if failed && failure.Outcome != retry.Executed && ctx.Err() == nil {
 			last = failure.Err
@@ -63,25 +77,13 @@ func (l *Link) Read(ctx context.Context, op string, call func(replay bool) error
 	return permit.Failed(op, l.Name, err)
 }
 
-// unlessDown calls read, which changes nothing for its caller, and ends it if an outage begins meanwhile.
-func (l *Link) unlessDown(ctx context.Context, op string, read func(ctx context.Context) error) error {
-	health := l.Health()
-	bounded, end := health.UntilOutage(ctx)
-	defer end()
-	err := read(bounded)
-	if _, down := health.Outage(); down != nil && bounded.Err() != nil && ctx.Err() == nil {
-		return permit.Unavailable(op, l.Name, down)
-	}
-	return err
-}
-
 // attempt makes one attempt at a call, and tells the health of Redis how it ended.
-func (l *Link) attempt(ctx context.Context, call func() error) error {
+func (l *Link) attempt(ctx context.Context, t outage.Traits, replay bool, call Call) error {
 	health := l.Health()
-	sent := health.Begin(l)
-	err := call()
-	health.End(ctx, sent, err)
-	return err
+	a := health.Begin(l, t)
+	bounded, end := a.Context(ctx)
+	defer end()
+	return health.End(ctx, a, call(bounded, replay))
 }
 
 // Attempt makes one attempt at b, and before it the report of grants in ledger that Redis does not know of; ledger may be nil.
@@ -92,10 +94,11 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 		}
 	}
 	health := l.Health()
-	sent := health.Begin(l)
-	a, err = l.Backend.Acquire(ctx, b)
-	health.End(ctx, sent, err)
-	return a, err
+	one := health.Begin(l, outage.Traits{Stays: b.Replay, Lasts: true})
+	bounded, end := one.Context(ctx)
+	a, err = l.Backend.Acquire(bounded, b)
+	end()
+	return a, health.End(ctx, one, err)
 }
 
 // GiveBack gives back the permits of the grants that are not kept. It works even if the client is closed, because
@@ -103,7 +106,7 @@ func (l *Link) Attempt(ctx context.Context, ledger *outage.Ledger, b *permit.Bat
 // interval; see undo.
 func (l *Link) GiveBack(ctx context.Context, typ permit.Type, grants ...permit.Grant) {
 	for _, g := range grants {
-		_ = l.undo(ctx, func() error { return l.Backend.Refund(ctx, typ, g) })
+		_ = l.undo(ctx, func(ctx context.Context, _ bool) error { return l.Backend.Refund(ctx, typ, g) })
 	}
 	l.Changed()
 }
@@ -118,8 +121,10 @@ const (
 // undo makes a call that gives something back and may be made twice. If that fails because Redis is not reached, or this process
 // has too much else on its way, undo returns, and goes on in the background until there is a reply, the client is closed, or
 // maxUndoing has passed.
-func (l *Link) undo(ctx context.Context, call func() error) error {
-	try := func() error { return retry.Do(nil, nil, func(bool) error { return l.attempt(ctx, call) }) }
+func (l *Link) undo(ctx context.Context, call Call) error {
+	try := func() error {
+		return retry.Do(nil, nil, func(replay bool) error { return l.attempt(ctx, outage.Traits{Stays: replay}, replay, call) })
+	}
 	err := try()
 	if missed(err) {
 		_ = l.Queue.Background(func() {

@@ -29,9 +29,10 @@ type Backend interface {
 	Refund(ctx context.Context, typ permit.Type, g permit.Grant) error
 	// Reserve holds permits.
 	Reserve(ctx context.Context, v permit.Reservation) (permit.Reserved, error)
-	// Probe and Sweep are what an [outage.Server] needs.
+	// Probe, Sweep and Spares are what an [outage.Server] needs.
 	Probe(patience time.Duration) error
 	Sweep()
+	Spares() bool
 	// Shortage returns why calls wait for a connection, a *[retry.Shortage], or nil if they do not.
 	Shortage() error
 	// CheckDue returns why a caller of so many permits whose own calls check nothing should check the state now, or Unchecked.
@@ -140,6 +141,9 @@ func (l *Link) Probe(patience time.Duration) error { return l.Backend.Probe(pati
 
 // Sweep drops the idle connections to the server that are broken.
 func (l *Link) Sweep() { l.Backend.Sweep() }
+
+// Spares reports whether the redis client can spare the connection of an attempt that is given up.
+func (l *Link) Spares() bool { return l.Backend.Spares() }
 
 // Done is closed when the client is.
 func (l *Link) Done() <-chan struct{} { return l.System.Closed }

@@ -18,26 +18,22 @@ func Do[T any](ctx context.Context, l *Link, op permit.Op[T]) (result T, err err
 
 // Steps carries out an operation like [Do], and yields the result of each call, and with an error that of the last.
 func Steps[T any](ctx context.Context, l *Link, op permit.Op[T]) iter.Seq2[T, error] {
-	gate := l.Gated
-	if op.Reads {
+	gate := l.Change
+	switch {
+	case op.Reads:
 		gate = l.Read
+	case op.Asks:
+		gate = l.Gated
 	}
 	return func(yield func(T, error) bool) {
 		var result T // stays as it is if there is no call
 		more := true
-		step := func(ctx context.Context) func(bool) error {
-			return func(bool) (err error) {
-				result, more, err = op.Step(ctx)
-				return err
-			}
+		step := func(ctx context.Context, _ bool) (err error) {
+			result, more, err = op.Step(ctx)
+			return err
 		}
 		for more {
-			var err error
-			if op.Reads || op.Asks {
-				err = l.unlessDown(ctx, op.Name, func(ctx context.Context) error { return gate(ctx, op.Name, step(ctx)) })
-			} else {
-				err = gate(ctx, op.Name, step(ctx))
-			}
+			err := gate(ctx, op.Name, step)
 			if more = more && err == nil; !yield(result, err) {
 				return
 			}

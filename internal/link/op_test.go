@@ -36,6 +36,7 @@ type backend struct {
 func (backend) Shortage() error               { return nil }
 func (b backend) Probe(d time.Duration) error { return b.err }
 func (backend) Sweep()                        {}
+func (backend) Spares() bool                  { return true }
 
 // Backends are those of one server.
 type backends struct{ Backends }
@@ -109,7 +110,7 @@ func TestResultOfACallThatIsNotMade(t *testing.T) {
 			results, last = append(results, r), err
 			refused := &retry.Error{Err: errors.New("down"), Outcome: retry.NotExecuted}
 			l.Backend = backend{err: refused}
-			l.Health().End(t.Context(), l.Health().Begin(l), refused)
+			l.Health().End(t.Context(), l.Health().Begin(l, outage.Traits{}), refused)
 			l.Health().Await(nil, nil)
 		}
 		require.ErrorIs(t, last, permit.ErrUnavailable)

@@ -13,7 +13,7 @@ import (
 // Reconcile tells Redis of the pending grants in ledger, which are of this limiter, for a caller outside of its queue.
 func (l *Link) Reconcile(ctx context.Context, ledger *outage.Ledger) error {
 	ctx = context.WithoutCancel(ctx)
-	return l.Read(ctx, "charge", func(bool) error { return l.reconcile(ctx, ledger) })
+	return l.Read(ctx, "charge", func(ctx context.Context, _ bool) error { return l.reconcile(ctx, ledger) })
 }
 
 // reconcile reports the pending grants of ledger to Redis; see [outage.Ledger.Reconcile]. It needs no limiter, because an idle

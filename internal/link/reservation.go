@@ -45,7 +45,7 @@ func (r *Reservation) Holds() bool { return r.Last.Held > 0 || r.Last.Place > 0 
 // carried out, or was never made because of an outage, leaves no doubt about what is held.
 func (r *Reservation) Grow(ctx context.Context) error {
 	var a permit.Reserved
-	err := r.Link.Gated(ctx, "acquire", func(bool) (err error) {
+	err := r.Link.Gated(ctx, "acquire", func(ctx context.Context, _ bool) (err error) {
 		a, err = r.Link.Backend.Reserve(ctx, r.call(r.Permits))
 		failure, lost := err.(*retry.Error)
 		r.unsure = r.unsure || lost && failure.Outcome != retry.NotExecuted
@@ -74,7 +74,7 @@ func (r *Reservation) call(want int64) permit.Reservation {
 func (r *Reservation) Refund() {
 	call := r.call(0)
 	ctx := context.Background()
-	err := r.Link.undo(ctx, func() error {
+	err := r.Link.undo(ctx, func(ctx context.Context, _ bool) error {
 		_, err := r.Link.Backend.Reserve(ctx, call)
 		return err
 	})

@@ -19,15 +19,14 @@ type Health struct {
 	down atomic.Bool // as err, for who only wants to know whether there is an outage
 
 	mu      sync.Mutex
-	err     error              // why the server is down; nil while it is up
-	since   time.Time          // when that became known
-	over    chan struct{}      // closed when it is up again
-	up      context.Context    // ends when an outage begins; nil if nobody waits for that
-	fall    context.CancelFunc // ends up
-	granted int64              // requests that a policy granted during the outage
-	failure error              // how the last attempt failed; nil if there has been a reply since
-	known   bool               // the server has let this user in
+	err     error         // why the server is down; nil while it is up
+	since   time.Time     // when that became known
+	over    chan struct{} // closed when it is up again
+	granted int64         // requests that a policy granted during the outage
+	failure error         // how the last attempt failed; nil if there has been a reply since
+	known   bool          // the server has let this user in
 
+	cohorts   []*cohort     // with attempts that have not ended, and the last one
 	open      int           // attempts that have not ended
 	answered  time.Time     // when the latest attempt was sent that had a reply in time
 	unheard   time.Time     // since when no attempt has had a reply in time; zero if none is expected
@@ -47,10 +46,13 @@ const (
 	tooSlow = time.Second
 )
 
-// Begin records that an attempt at a call to s is sent, and returns when. End has to follow.
-func (h *Health) Begin(s Server) (sent time.Time) {
-	sent = time.Now()
+// Begin records that an attempt at a call to s is sent. End has to follow.
+func (h *Health) Begin(s Server, k Traits) Attempt {
+	sent := time.Now()
 	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := h.cohortLocked(sent, k)
+	c.sentLocked(sent)
 	h.open++
 	h.server = s
 	if h.silent.IsZero() {
@@ -60,26 +62,27 @@ func (h *Health) Begin(s Server) (sent time.Time) {
 		h.unheard = sent
 	}
 	h.armLocked(sent)
-	h.mu.Unlock()
-	return sent
+	return Attempt{sent, c}
 }
 
-// End records that an attempt has ended with err. If ctx is done, its caller may have left before there was a reply. An
-// error that is not a *[retry.Error] is a reply. If a server that has never replied does not let this user in, that is no
-// outage but a wrong setting, which another attempt would meet again: End makes the Outcome of the error Executed.
-func (h *Health) End(ctx context.Context, sent time.Time, err error) {
+// End records that an attempt has ended with err, and returns what that means to its caller. If ctx, which is that of the caller, is
+// done, it may have left before there was a reply. An error that is not a *[retry.Error] is a reply. If a server that has never replied
+// does not let this user in, that is no outage but a wrong setting, which another attempt would meet again: End makes the Outcome of the
+// error Executed. If the attempt was written off, nobody knows whether it was carried out.
+func (h *Health) End(ctx context.Context, a Attempt, err error) error {
 	failure, failed := err.(*retry.Error)
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.open--
+	a.with.open--
 	switch {
 	case !failed || failure.Elsewhere || failure.Answered && failure.Outcome == retry.Executed:
 		h.failure, h.known = nil, true
-		if now := time.Now(); now.Sub(sent) < tooSlow {
+		if now := time.Now(); now.Sub(a.sent) < tooSlow {
 			h.heardLocked(now)
 			h.unheard = h.silent
-			if sent.After(h.answered) {
-				h.answered = sent
+			if a.sent.After(h.answered) {
+				h.answered = a.sent
 			}
 		}
 	case failure.Handshake && !h.known:
@@ -87,13 +90,18 @@ func (h *Health) End(ctx context.Context, sent time.Time, err error) {
 		h.heardLocked(time.Now())
 	case failure.Local, ctx.Err() != nil && !failure.Answered:
 		// It may not have been sent, or its reply may yet come. The silence goes on.
+	case a.with.err != nil && !failure.Answered:
+		h.failure = a.with.err
+		return &retry.Error{Err: a.with.err, Outcome: retry.Unknown, Final: failure.Final, Ended: true}
 	default:
 		h.failure = failure.Err
+		since := a.sent
 		if failure.Outcome == retry.Unknown { // until now it may only have been slow
-			sent = time.Now()
+			since = time.Now()
 		}
-		h.suspectLocked(sent)
+		h.suspectLocked(since)
 	}
+	return err
 }
 
 // heardLocked begins a new silence, if a reply is expected.
@@ -105,11 +113,21 @@ func (h *Health) heardLocked(now time.Time) {
 
 // armLocked starts the timer, unless it runs.
 func (h *Health) armLocked(now time.Time) {
-	if h.armed || h.err != nil || h.silent.IsZero() {
+	if h.armed || h.open == 0 && (h.err != nil || h.silent.IsZero()) {
 		return
 	}
 	h.armed = true
-	d := suspicious - now.Sub(h.silent)
+	d := suspicious
+	if h.err == nil && h.verdict == nil {
+		if !h.silent.IsZero() {
+			d = h.silent.Add(suspicious).Sub(now)
+		}
+		for _, c := range h.cohorts {
+			if c.open > 0 && c.err == nil && !c.Stays {
+				d = min(d, c.next.Sub(now))
+			}
+		}
+	}
 	if h.timer == nil {
 		h.timer = time.AfterFunc(d, h.listen)
 	} else {
@@ -122,11 +140,17 @@ func (h *Health) listen() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.armed = false
-	if now := time.Now(); h.silent.IsZero() || now.Sub(h.silent) < suspicious {
-		h.armLocked(now)
-	} else {
+	now := time.Now()
+	if h.err == nil && !h.silent.IsZero() && now.Sub(h.silent) >= suspicious {
 		h.suspectLocked(h.silent)
 	}
+	for _, c := range h.overdueLocked(now, now) {
+		if !c.next.After(now) {
+			h.suspectLocked(c.last)
+			c.next = now.Add(tooSlow) // again, if this process is short of connections now
+		}
+	}
+	h.armLocked(now)
 }
 
 // suspectLocked has the witness ask the server, unless it is asking or there is an outage. The suspicion is about what has
@@ -197,25 +221,6 @@ func (h *Health) Outage() (over <-chan struct{}, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over, h.err
-}
-
-// UntilOutage returns a context that ends with ctx, and during an outage. The caller has to call end.
-func (h *Health) UntilOutage(ctx context.Context) (bounded context.Context, end func()) {
-	bounded, cancel := context.WithCancel(ctx)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.err != nil {
-		cancel()
-		return bounded, cancel
-	}
-	if h.up == nil {
-		h.up, h.fall = context.WithCancel(context.Background())
-	}
-	stop := context.AfterFunc(h.up, cancel)
-	return bounded, func() {
-		stop()
-		cancel()
-	}
 }
 
 // Failure returns why the server is down, or else how the last attempt failed, or nil if there has been a reply since.

@@ -41,6 +41,7 @@ type server struct {
 	mu     sync.Mutex
 	takes  time.Duration // that the reply to a probe takes
 	err    error         // which it is
+	holds  bool          // calls wait to be sent
 	probes []time.Duration
 	log    []string
 }
@@ -70,6 +71,18 @@ func (s *server) Probe(patience time.Duration) error {
 	return err
 }
 
+func (s *server) holding(holds bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.holds = holds
+}
+
+func (s *server) Spares() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.holds
+}
+
 func (s *server) Sweep()                               { s.note("sweep") }
 func (s *server) Done() <-chan struct{}                { return s.done }
 func (s *server) Began(_ *Health, err error)           { s.note("began: %v", err) }
@@ -88,18 +101,27 @@ func (s *server) told() []string {
 	return slices.Clone(s.log)
 }
 
-// attempt makes an attempt that ends with err after takes, if its caller does not leave before.
-func (s *server) attempt(takes time.Duration, err error) {
-	sent := s.h.Begin(s)
-	time.Sleep(takes)
-	s.h.End(context.Background(), sent, err)
+// attempt makes an attempt that ends with err after takes, if its caller does not leave before, and it is not written off.
+func (s *server) attempt(takes time.Duration, err error) error { return s.one(takes, err, Traits{}) }
+
+// one makes an attempt, or a replay.
+func (s *server) one(takes time.Duration, err error, k Traits) error {
+	a := s.h.Begin(s, k)
+	ctx, end := a.Context(context.Background())
+	defer end()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+		err = fails(retry.Error{Err: ctx.Err(), Outcome: retry.Unknown})
+	}
+	return s.h.End(context.Background(), a, err)
 }
 
 // leave makes an attempt whose caller leaves after takes.
 func (s *server) leave(takes time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), takes)
 	defer cancel()
-	sent := s.h.Begin(s)
+	sent := s.h.Begin(s, Traits{})
 	<-ctx.Done()
 	s.h.End(ctx, sent, &retry.Error{Err: ctx.Err(), Outcome: retry.Unknown})
 }
@@ -115,7 +137,7 @@ func TestWhatIsAnOutage(t *testing.T) {
 		log    []string
 		failed bool // the attempts of these calls wait for the witness
 	}{
-		{"a reply", 0, fails(refused), func(s *server) { s.attempt(499*time.Millisecond, nil) }, nil, false},
+		{"a reply", 0, fails(refused), func(s *server) { _ = s.attempt(499*time.Millisecond, nil) }, nil, false},
 		{"an error reply", 0, fails(refused), func(s *server) { s.attempt(0, fails(denied)) }, nil, false},
 		{"a reply from elsewhere", 0, fails(refused), func(s *server) { s.attempt(0, fails(moved)) }, nil, false},
 		{"a full pool", 0, nil, func(s *server) { s.attempt(0, fails(full)) }, []string{"500ms sweep"}, false},
@@ -131,7 +153,7 @@ func TestWhatIsAnOutage(t *testing.T) {
 			s.attempt(0, &e)
 			require.Equal(s.t(), retry.Executed, e.Outcome)
 		}, nil, false},
-		{"a silence of 0.9 s", 400 * time.Millisecond, nil, func(s *server) { s.attempt(900*time.Millisecond, nil) }, []string{"900ms sweep"}, false},
+		{"a silence of 0.89 s", 400 * time.Millisecond, nil, func(s *server) { s.attempt(890*time.Millisecond, nil) }, []string{"900ms sweep"}, false},
 		{"a silence", time.Hour, nil, func(s *server) { s.attempt(time.Minute, fails(reset)) }, []string{"1.5s began: silent"}, false},
 		{"a silence whose caller has left", time.Hour, nil, func(s *server) { s.leave(200 * time.Millisecond) }, []string{"1.5s began: silent"}, false},
 		{"a silence of many short calls", time.Hour, nil, func(s *server) {
@@ -148,12 +170,12 @@ func TestWhatIsAnOutage(t *testing.T) {
 			}
 		}, []string{"1.5s began: silent"}, false},
 		{"no new connection, but replies on old ones", time.Hour, fails(refused), func(s *server) {
-			go s.attempt(time.Minute, nil)
+			go func() { _ = s.attempt(time.Minute, nil) }()
 			time.Sleep(600 * time.Millisecond)
 			s.attempt(0, nil)
 			time.Sleep(time.Second)
 			close(s.done)
-		}, []string{"1.5s sweep"}, false},
+		}, []string{"1.55s sweep"}, false},
 		{"refused, but replies on old connections", 0, fails(refused), func(s *server) {
 			s.attempt(0, fails(refused))
 			time.Sleep(50 * time.Millisecond)
@@ -214,7 +236,7 @@ func TestWhatEndsAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{begin: time.Now(), done: make(chan struct{})}
 		s.set(time.Hour, nil)
-		go s.attempt(time.Minute, nil)
+		go func() { _ = s.attempt(time.Minute, nil) }()
 		time.Sleep(1500*time.Millisecond + 1)
 		require.True(t, s.h.Down())
 		over, err := s.h.Outage()
@@ -271,7 +293,7 @@ func TestTheClientHoldsAServerToBeDown(t *testing.T) {
 func TestUserThatWasLetIn(t *testing.T) {
 	refuses := func(h *Health) retry.Outcome {
 		e := password
-		h.End(context.Background(), h.Begin(&server{done: make(chan struct{})}), &e)
+		h.End(context.Background(), h.Begin(&server{done: make(chan struct{})}, Traits{}), &e)
 		return e.Outcome
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -279,7 +301,7 @@ func TestUserThatWasLetIn(t *testing.T) {
 		for _, addr := range []string{"", "a"} {
 			require.Equal(t, retry.Executed, refuses(all.Of(addr)))
 		}
-		all.Of("b").End(context.Background(), all.Of("b").Begin(nil), nil)
+		all.Of("b").End(context.Background(), all.Of("b").Begin(nil, Traits{}), nil)
 		require.Equal(t, retry.NotExecuted, refuses(all.Of("c")), "a replica has taken over")
 		require.Equal(t, retry.Executed, refuses(all.Of("a")), "another shard may have another password")
 		all.Replied()
@@ -342,7 +364,7 @@ func TestFrozenServerWithoutASecondConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{begin: time.Now(), done: make(chan struct{})}
 		s.set(time.Hour, nil)
-		go s.attempt(time.Minute, nil)
+		go func() { _ = s.attempt(time.Minute, nil) }()
 		for len(s.asked()) == 0 {
 			time.Sleep(time.Millisecond)
 		}

@@ -20,6 +20,9 @@ type Server interface {
 	// nil if the server would have carried out a write of a call, and otherwise a *[retry.Error], which is Silent if something that
 	// was sent has had no reply for as long as patience.
 	Probe(patience time.Duration) error
+	// Spares reports whether the redis client can spare the connection of an attempt that is given up, which stays in use until the
+	// client's own time for a reply is up.
+	Spares() bool
 	// Sweep drops the idle connections of the pool that are broken. It may take some hundredths of a second.
 	Sweep()
 	// Done is closed when nothing more is to be asked.
@@ -48,10 +51,11 @@ const (
 func (h *Health) witness(s Server, begin time.Time) {
 	sleep(s, time.Until(begin))
 	for n := 0; ; {
+		sent := time.Now()
 		asked, err := ask(s)
 		n += asked
 		if isDone(s) {
-			h.acquit()
+			h.acquit(time.Time{})
 			return
 		}
 		failure, _ := err.(*retry.Error)
@@ -63,8 +67,10 @@ func (h *Health) witness(s Server, begin time.Time) {
 			s.Began(h, failure.Err)
 			h.waitForEnd(s, failure)
 		default: // it has replied, or this process cannot ask
-			s.Sweep()
-			h.acquit()
+			if failure != nil && failure.Local {
+				sent = time.Time{}
+			}
+			h.acquit(h.prepare(s, sent))
 		}
 		return
 	}
@@ -133,20 +139,33 @@ func (h *Health) outageBegan(failure *retry.Error, n int) (decided bool) {
 	h.over = make(chan struct{})
 	h.silent = time.Time{}
 	h.down.Store(true)
-	if h.up != nil {
-		h.fall()
-		h.up = nil
+	for _, c := range h.cohorts {
+		if c.open > 0 && !c.Lasts {
+			h.endLocked(c, failure.Err)
+		}
 	}
 	h.judgedLocked()
 	return true
 }
 
-// acquit ends a suspicion without an outage.
-func (h *Health) acquit() {
+// prepare readies the pool for the calls that go on when s is up, as the reply to a probe shows that was sent at an instant. It returns
+// the instant before which attempts are lost that still have no reply; zero if none are.
+func (h *Health) prepare(s Server, sent time.Time) (before time.Time) {
+	if h.overdue(sent) && s.Spares() {
+		before = sent
+		sleep(s, settles)
+	}
+	s.Sweep()
+	return before
+}
+
+// acquit ends a suspicion without an outage, and writes off the attempts that were sent before an instant.
+func (h *Health) acquit(before time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()
 	h.acquitted = now
+	h.writeOffLocked(before, now)
 	h.heardLocked(now)
 	h.judgedLocked()
 	h.armLocked(now)
@@ -161,7 +180,8 @@ func (h *Health) judgedLocked() {
 // waitForEnd asks s about once a second, until it is up. While the redis client does not let it ask, that costs nothing, and the
 // witness looks more often.
 func (h *Health) waitForEnd(s Server, failure *retry.Error) {
-	for asked := time.Now(); ; {
+	asked := time.Now()
+	for {
 		pause, patience := ProbePause(), tooSlow
 		if failure.Unsent {
 			pause = refusedEvery
@@ -184,11 +204,13 @@ func (h *Health) waitForEnd(s Server, failure *retry.Error) {
 		}
 		h.mu.Unlock()
 	}
+	var before time.Time
 	if !isDone(s) {
-		s.Sweep()
+		before = h.prepare(s, asked)
 	}
 	h.mu.Lock()
 	now := time.Now()
+	h.writeOffLocked(before, now)
 	lasted, granted := now.Sub(h.since), h.granted
 	h.err, h.failure = nil, nil
 	h.heardLocked(now)

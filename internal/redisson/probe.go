@@ -31,3 +31,6 @@ func (l *Limiter) Sweep() { dispatch.Sweep(l.sender, l.Keys.Hash, l.write()) }
 
 // Shortage returns why calls for the limiter wait for a connection, or nil if they do not.
 func (l *Limiter) Shortage() error { return dispatch.ShortageTo(l.sender, l.Keys.Hash) }
+
+// Spares reports whether the redis client can spare the connection of an attempt that is given up.
+func (l *Limiter) Spares() bool { return dispatch.Spares(l.sender, l.Keys.Hash) }

@@ -37,6 +37,7 @@ type Error struct {
 	Silent   bool // the server has not replied in time
 	Unsent   bool // the redis client takes the server to be down, and so sends nothing
 	Final    bool // the call must not be made again, whatever the outcome
+	Ended    bool // this process has ended the attempt, so another one need not wait
 
 	Elsewhere bool // the error is a reply: another server has to carry out the call, or this one a little later
 	Handshake bool // the server has refused to let this user in
@@ -106,6 +107,7 @@ type Attempts struct {
 
 	failed int
 	shared bool // one that was not counted
+	ended  bool // the last one was ended by this process
 }
 
 // Failed counts an attempt that ended with e, and reports whether another attempt may follow. None may follow if the
@@ -118,13 +120,17 @@ func (a *Attempts) Failed(e *Error) (again bool) {
 	} else {
 		a.failed++
 	}
-	a.Replay = a.Replay || e.Outcome == Unknown
+	a.Replay, a.ended = a.Replay || e.Outcome == Unknown, e.Ended
 	return e.Outcome != Executed && a.failed < MaxAttempts && (a.failed < 2 || time.Since(a.Begin) <= maxTrying)
 }
 
-// Pause sleeps before the next attempt, for about 10, 40, then 160 ms. It returns early when one of the
-// channels is closed.
-func (a *Attempts) Pause(one, other <-chan struct{}) { SleepOr(backoff(a.failed), one, other) }
+// Pause sleeps before the next attempt, for about 10, 40, then 160 ms, unless this process has ended the last one. It returns early
+// when one of the channels is closed.
+func (a *Attempts) Pause(one, other <-chan struct{}) {
+	if !a.ended {
+		SleepOr(backoff(a.failed), one, other)
+	}
+}
 
 // backoff returns the pause after the n-th attempt, with a jitter of half of it in either direction.
 func backoff(n int) time.Duration {

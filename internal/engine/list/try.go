@@ -123,7 +123,7 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 	touch()
 	defer touch()
 	unsure := false
-	err = parts[0].Handle.Gated(ctx, "acquire", func(replay bool) (err error) {
+	err = parts[0].Handle.Gated(ctx, "acquire", func(ctx context.Context, replay bool) (err error) {
 		rejected, err = ls.engine.Config().Backends.AcquireAll(ctx, list, replay)
 		failure, lost := err.(*retry.Error)
 		unsure = unsure || lost && failure.Outcome != retry.NotExecuted

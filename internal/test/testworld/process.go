@@ -330,6 +330,9 @@ func (l *Limiter) probe() error {
 // Sweep does nothing: a process has no connections beside those of its calls.
 func (l *Limiter) Sweep() {}
 
+// Spares implements link.Backend.
+func (l *Limiter) Spares() bool { return true }
+
 // Shortage returns nil.
 func (l *Limiter) Shortage() error { return nil }
 

@@ -117,12 +117,6 @@ func (f *Flight) abandoned() bool {
 	return true
 }
 
-// flyFor makes the flight of x for a caller that has it alone, and then has those of the others made.
-func (s *Shared) flyFor(ctx context.Context, x *line) {
-	defer s.goOn(x, nil) // also if a hook ends the goroutine
-	s.fly(ctx, &x.flight)
-}
-
 // goOn makes the flights of those that are asked again and of those that wait, in a goroutine if there are any.
 func (s *Shared) goOn(x *line, again []*Request) {
 	if s.fill(x, again) {
@@ -141,7 +135,11 @@ func (s *Shared) flyAll(x *line) {
 	}()
 	for more := true; more; {
 		f := &x.flight
-		s.fly(context.WithoutCancel(f.Runs[0].Calls[0].ctx), f)
+		ctx := f.Runs[0].Calls[0].ctx
+		if ctx.Done() != nil {
+			ctx = context.WithoutCancel(ctx)
+		}
+		s.fly(ctx, f)
 		again := s.land(f)
 		if f.Requests > 1 {
 			// The callers that have their outcomes may ask again at once. Let them, so that their

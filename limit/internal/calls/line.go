@@ -11,13 +11,11 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter"
-	"github.com/goredisson/ratelimiter/internal/outage"
 )
 
 // Requests of one key that come while a call of it is in flight wait in a line and share the next call, which
 // decides them one after another. A call keeps the line of its key until it has a reply or has failed, also when all of
-// its callers have left: that a process has one call of a key in flight at a time is what replays rest on (see ids). So a
-// caller makes its call itself only if it cannot leave.
+// its callers have left: that a process has one call of a key in flight at a time is what replays rest on (see ids).
 
 // A Request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
 // the request.
@@ -40,12 +38,7 @@ func (s *Shared) batch(ctx context.Context, q Demand) (Outcome, error) {
 	if r == nil {
 		return o, err
 	}
-	inline := s.config.outages.policy.Kind == outage.FailClosed && ctx.Done() == nil // a caller that makes its call cannot leave
-	if x := l.board(s.keys[0], inline, r); x != nil && inline {
-		x.flight.Add(r, false)
-		s.flyFor(ctx, x)
-		return l.deliver(r)
-	} else if x != nil {
+	if x := l.board(s.keys[0], r); x != nil {
 		s.goOn(x, nil)
 	}
 	return s.await(ctx, r, begins)
@@ -63,7 +56,7 @@ func (s *Shared) BatchAll(ctx context.Context, list []Demand) ([]Outcome, []erro
 		}
 	}
 	if boarded != nil {
-		if x := s.config.lines.board(s.keys[0], false, boarded...); x != nil {
+		if x := s.config.lines.board(s.keys[0], boarded...); x != nil {
 			s.goOn(x, nil)
 		}
 	}
@@ -176,8 +169,8 @@ func (l *lines) deliver(r *Request) (Outcome, error) {
 }
 
 // board adds the requests to the line of a key that has a flight, and returns nil. Otherwise it returns a new
-// line, whose flights the caller has to make, and to which it adds the requests unless inline is set.
-func (l *lines) board(key string, inline bool, requests ...*Request) *line {
+// line with them, whose flights the caller has to make.
+func (l *lines) board(key string, requests ...*Request) *line {
 	s := l.lock(key)
 	defer s.mu.Unlock()
 	if line := s.lines[key]; line != nil {
@@ -193,9 +186,7 @@ func (l *lines) board(key string, inline bool, requests ...*Request) *line {
 		s.lines = map[string]*line{}
 	}
 	s.lines[key] = x
-	if !inline {
-		x.waiting = append(x.waiting, requests...)
-	}
+	x.waiting = append(x.waiting, requests...)
 	return x
 }
 

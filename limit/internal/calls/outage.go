@@ -57,6 +57,9 @@ func (x server) Probe(patience time.Duration) error {
 // Sweep drops the idle connections to the server that are broken.
 func (x server) Sweep() { dispatch.Sweep(x.s.config.rdb, x.s.keys[0], x.write()) }
 
+// Spares reports whether the redis client can spare the connection of an attempt that is given up.
+func (x server) Spares() bool { return dispatch.Spares(x.s.config.rdb, x.s.keys[0]) }
+
 // Done returns nil: a probe of a redis client that is closed gets a reply.
 func (x server) Done() <-chan struct{} { return nil }
 
@@ -74,16 +77,16 @@ func (x server) Ended(lasted time.Duration, granted int64) {
 }
 
 // attempt makes one attempt at a call, tells the health of Redis how it ended, and returns how it failed, or nil.
-func (s *Shared) attempt(ctx context.Context, call func() error) *retry.Error {
+func (s *Shared) attempt(ctx context.Context, k outage.Traits, call func(ctx context.Context) error) *retry.Error {
 	h := s.health()
-	sent := h.Begin(server{s})
-	err := call()
-	if err == nil {
-		h.End(ctx, sent, nil)
-		return nil
+	a := h.Begin(server{s}, k)
+	bounded, end := a.Context(ctx)
+	defer end()
+	err := call(bounded)
+	if err != nil {
+		err = dispatch.Failure(err)
 	}
-	failure := dispatch.Failure(err)
-	h.End(ctx, sent, failure)
+	failure, _ := h.End(ctx, a, err).(*retry.Error)
 	return failure
 }
 

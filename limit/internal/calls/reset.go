@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/retry"
 	"github.com/redis/go-redis/v9"
 )
@@ -28,7 +29,7 @@ func (s *Shared) Reset(ctx context.Context) error {
 	for _, k := range s.redisKeys(n) {
 		args = append(args, k)
 	}
-	err = s.untilDone(ctx, "to reset "+s.Label(), func() error {
+	err = s.untilDone(ctx, "to reset "+s.Label(), func(ctx context.Context) error {
 		err := dispatch.Send(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
 		if err != nil && ctx.Err() == nil {
 			dispatch.ReloadAfter(ctx, s.config.rdb, err) // the master may be another one
@@ -49,7 +50,7 @@ func (s *Shared) Text(ctx context.Context, what string, script *dispatch.Script,
 		return "", err
 	}
 	var reply any
-	err = s.untilDone(ctx, what, func() (err error) {
+	err = s.untilDone(ctx, what, func(ctx context.Context) (err error) {
 		sent := time.Now()
 		reply, err = script.Once(ctx, s.config.rdb, cmd)
 		s.config.called(script.Name, 1, sent, err)
@@ -66,7 +67,7 @@ func (s *Shared) Text(ctx context.Context, what string, script *dispatch.Script,
 }
 
 // untilDone makes attempts at what may be done twice, until one succeeds. Errors say what it is for.
-func (s *Shared) untilDone(ctx context.Context, what string, attempt func() error) error {
+func (s *Shared) untilDone(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
 	var last error // of the last attempt
 	for tries := (retry.Attempts{Begin: time.Now()}); ; tries.Pause(ctx.Done(), nil) {
 		if err := ctx.Err(); err != nil {
@@ -75,7 +76,7 @@ func (s *Shared) untilDone(ctx context.Context, what string, attempt func() erro
 		if _, down := s.health().Outage(); down != nil {
 			return notServed(what, cmp.Or(last, down))
 		}
-		failure := s.attempt(ctx, attempt)
+		failure := s.attempt(ctx, outage.Traits{Stays: true}, attempt)
 		switch {
 		case failure == nil:
 			return nil

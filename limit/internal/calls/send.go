@@ -12,6 +12,7 @@ import (
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
 )
@@ -35,7 +36,7 @@ func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
 		}
 		var answer any
 		sent := time.Now()
-		failure := s.attempt(ctx, func() (err error) {
+		failure := s.attempt(ctx, outage.Traits{Stays: f.tries.Replay || forgotten(f.id), Lasts: true}, func(ctx context.Context) (err error) {
 			answer, err = n.Script.Once(ctx, to, cmd)
 			s.config.called(n.Script.Name, f.Requests, sent, err)
 			return err
