@@ -412,7 +412,10 @@ func TestCallsOnAFrozenRedis(t *testing.T) {
 func vanishes(t *testing.T) (c *ratelimiter.Client, vanish func()) {
 	proxy := redistest.StartProxy(t, redistest.Client(t).Options().Addr)
 	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), PoolSize: 10, ReadTimeout: time.Minute})
-	t.Cleanup(func() { _ = rdb.Close() })
+	t.Cleanup(func() {
+		proxy.Cut(true) // the Close of go-redis 9.19 waits for every read
+		_ = rdb.Close()
+	})
 	return redistest.Must(ratelimiter.New(rdb))(t), func() {
 		var conns []*redis.Conn
 		for range 10 {

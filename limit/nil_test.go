@@ -112,8 +112,8 @@ func TestNoReplyBeforeContextEnds(t *testing.T) {
 			return near, nil
 		},
 	} {
-		// Silence is an outage after 1.5 s, a refusal within half a second.
-		for _, d := range []time.Duration{500 * time.Millisecond, 1200 * time.Millisecond} {
+		// Silence is an outage after 1.5 s, a refusal at half a second.
+		for _, d := range []time.Duration{510 * time.Millisecond, 1200 * time.Millisecond} {
 			for name := range allCalls(&Shared{}) {
 				synctest.Test(t, func(t *testing.T) {
 					rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", Dialer: dial})

@@ -161,13 +161,16 @@ func TestAttemptWrittenOffArrives(t *testing.T) {
 						g = grantOf(t, l, 3)
 					}
 					var before, after string
-					var first atomic.Bool
-					first.Store(true)
+					var sent atomic.Bool
+					arrived := make(chan struct{})
 					rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
-						if strings.HasPrefix(cmd.Name(), "eval") && first.CompareAndSwap(true, false) {
+						if strings.HasPrefix(cmd.Name(), "eval") && sent.CompareAndSwap(false, true) {
+							defer close(arrived)
 							time.Sleep(late)
 							before = stateOf(t, peers, l)
-							defer func() { after = stateOf(t, peers, l) }()
+							err := next(ctx, cmd)
+							after = stateOf(t, peers, l)
+							return err
 						}
 						return next(ctx, cmd)
 					}))
@@ -179,7 +182,7 @@ func TestAttemptWrittenOffArrives(t *testing.T) {
 					}
 					require.Less(t, time.Since(begin), 700*time.Millisecond, what)
 					require.True(t, redistest.Must(peer.Reserve(ctx, 1, calls.Longest))(t).Granted)
-					time.Sleep(late + time.Second)
+					<-arrived
 					require.NotEmpty(t, before, what)
 					require.Equal(t, before, after, what)
 				})
