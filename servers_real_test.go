@@ -325,7 +325,10 @@ func hangs(p *patient, pause, goOn func()) {
 		require.NoError(t, c.Close())
 	}
 	pause()
-	go func() { served <- p.l.Acquire(p.ctx, 2) }()
+	go func() {
+		time.Sleep(100 * time.Millisecond) // the call for one permit has been sent, and does not wait for this one
+		served <- p.l.Acquire(p.ctx, 2)
+	}()
 	_, err := p.l.Allow(p.ctx, 1)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)

@@ -232,7 +232,10 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 			}
 			require.Zero(t, told.count(link.OutageBegan), "a new connection is answered")
 			w.delay(2 * time.Second)
-			w.granted(1) // its caller cannot leave, so it gets its reply
+			began := w.elapsed()
+			_, err := w.l.Allow(context.Background(), 1)
+			require.ErrorIs(t, err, permit.ErrUnavailable, "nor is one")
+			require.Less(t, w.elapsed()-began, 2*time.Second)
 			require.Equal(t, 1, told.count(link.OutageBegan))
 			w.p.Fix()
 		}, told.observe)
