@@ -3,6 +3,7 @@
 package ratelimiter
 
 import (
+	"fmt"
 	"math"
 	"testing"
 	"time"
@@ -268,6 +269,40 @@ func TestRateLoweredUnseen(t *testing.T) {
 				w.rejected(1, time.Second)
 			})
 		})
+	}
+}
+
+// TestRateRaisedAndLoweredUnseen has a client miss that the rate is raised and lowered, to any rate and not only below the one it knows: its
+// checks drop none of the grants in use, which a higher rate would grant once more.
+func TestRateRaisedAndLoweredUnseen(t *testing.T) {
+	for _, typ := range []RateType{Overall, PerClient} {
+		for lowered := range int64(20) {
+			t.Run(fmt.Sprint(typ, " to ", lowered+1), func(t *testing.T) {
+				rate := func(n int64) Rate { return Rate{Permits: n, Interval: time.Second, Type: typ} }
+				inWorld(t, rate(6), func(t *testing.T, w *world) {
+					_ = w.try(6)
+					w.at(time.Second)
+					twin := newClient(t, w.rdb, WithClientID(w.client.ID()))
+					defer func() { require.NoError(t, twin.Close()) }()
+					other := twin.RateLimiter(w.l.Name())
+					require.NoError(t, other.SetRate(w.ctx, rate(20), KeepState()))
+					granted := max(6, min(19, 20-lowered/2))
+					require.True(t, must(other.Allow(w.ctx, granted))(t).Granted)
+					w.at(1100 * time.Millisecond)
+					require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", lowered+1).Err())
+					for range 3 {
+						if r, err := w.l.Allow(w.ctx, 1); err == nil && r.Granted {
+							granted++
+						}
+					}
+					w.at(1200 * time.Millisecond)
+					require.NoError(t, other.SetRate(w.ctx, rate(20), KeepState()))
+					n, _, err := w.l.AllowAtMost(w.ctx, 20)
+					require.NoError(t, err)
+					require.LessOrEqual(t, granted+n, int64(20))
+				})
+			})
+		}
 	}
 }
 

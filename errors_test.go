@@ -395,7 +395,7 @@ func TestRateAndTryAgreeOnWhatIsMalformed(t *testing.T) {
 		values := []string{"2000", "", "0", "1", "-1", "+1", "01", "1.0", "1.5", "1e3", "0x10", " 1", "1 ", "x", "nan", "-nan", "inf", "-inf", "infinity", "1e999",
 			"9007199254740992", "9007199254740993", "9223372036854775807", "9223372036854775808", "1e400", "10000000000000000", "\x00", "1\n",
 			strconv.FormatInt(time.Now().Add(24*time.Hour).UnixMilli(), 10) + ".5", "4102444800000.25"}
-		for _, field := range []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil"} {
+		for _, field := range []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil", "keptUntil"} {
 			for _, v := range values {
 				if (strings.ContainsAny(v, "einx") || len(v) > 18) && redistest.TTLsAreVirtual() {
 					continue // the Lua of miniredis does not parse these

@@ -53,14 +53,14 @@ func TestCoolDownOfThreads(t *testing.T) {
 	}, family, from("3.15.5"))
 }
 
-// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap, of a cool-down, of who waits and
-// of a heal under way as it does on one without them. It is the blocks that keep Redisson from granting.
+// TestFieldsAreHarmless checks that every version works on a limiter whose hash has the fields of a gap, of a cool-down, of a rate set
+// with KeepState, of who waits and of a heal under way as it does on one without them. It is the blocks that keep Redisson from granting.
 func TestFieldsAreHarmless(t *testing.T) {
 	t.Parallel()
 	until := strconv.FormatInt(time.Now().Add(time.Hour).UnixMilli(), 10)
 	fieldsOf := func(set string) map[string]string {
 		counted := "1000 1000 21 " + memberOf(newestListed(), 1) + memberOf(newestListed(), 1)
-		return map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until, "waiting": "28d0 40 1790000000000 4000 pod-7;", set: counted}
+		return map[string]string{"minGap": "20", "coolDown": until, "reopenUntil": until, "keptUntil": until, "waiting": "28d0 40 1790000000000 4000 pod-7;", set: counted}
 	}
 	take := func(permits int64) twinOp { return twinOp{name: "tryAcquire", permits: permits} }
 	eachJar(t, func(s *scene) {

@@ -53,6 +53,7 @@ var fields = map[string][]string{
 	"minGap":        {"abc", "-5", "1e400", "9007199254740993", "10000"},
 	"coolDown":      {"abc", "-5", "1e400", "nan", "1", "9007199254740993", "11000000000000"},
 	"reopenUntil":   {"abc", "1e400", "9007199254740993", "11000000000000"},
+	"keptUntil":     {"abc", "-5", "1e400", "nan", "9007199254740993"},
 }
 
 // members are sets and the value beside each: scores and members in turns.

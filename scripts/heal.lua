@@ -18,13 +18,13 @@
 --
 -- It may run twice, and several callers may take turns: they go on with the same sum.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, and how far this has come
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package coolDown, reopenUntil, keptUntil, and how far this has come
 -- KEYS[2]   string: permits left, of the type in ARGV[1]
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
---           add up whatever there is to do before; a number: the rate that the state is known to be of. Under a lower one, or
---           without a number, what is too much comes off value
+--           add up whatever there is to do before; a number: the rate that the state is known to be of. Under another one,
+--           without a number, and until keptUntil, what is too much comes off value
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
 -- ARGV[5]   members changed so far, as the call before has replied; left out to start, as is what follows
@@ -37,7 +37,7 @@
 --           {1} not initialised   {2, type} the hash has another type   {4} the hash is malformed
 --           {5} the range is not what was added up any more, start over
 
-local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil', KEYS[3])
+local conf = redis.call('HMGET', KEYS[1], 'rate', 'interval', 'type', 'coolDown', 'reopenUntil', KEYS[3], 'keptUntil')
 local rate, interval, typ, counted, malformed = conf[1], conf[2], conf[3], conf[6], false
 --#use limiter
 --#use rate
@@ -272,8 +272,8 @@ end
 
 -- Settle. Of a value that was lost, or is beyond the rate, nothing is believed. Otherwise what is too much goes from the
 -- oldest members, so that a release by Java keeps what it gave, as far as those of a page stand for it, and the rest comes
--- off value, below 0 if need be: then the window has no room until that has expired. Where the rate may have been lowered no
--- member goes: a higher one would find less in use than there is, and a reservation would have room that is none.
+-- off value, below 0 if need be: then the window has no room until that has expired. Where grants of another rate may be in
+-- use no member goes: a higher one would find less in use than there is, and a reservation would have room that is none.
 if not stored and card == 0 then
   return done() -- nobody has used it yet
 end
@@ -281,8 +281,8 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
-  local known = tonumber(string.match(ARGV[2], '%d+') or 0)
-  if surplus > 0 and value + freed <= rate and not cooling and known > 0 and known <= rate then
+  local known = tonumber(string.match(ARGV[2], '%d+') or 0) == rate and instant(conf[7]) <= now
+  if surplus > 0 and value + freed <= rate and not cooling and known then
     left = left + trim(surplus)
   end
 else

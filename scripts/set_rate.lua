@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- set_rate: gives the limiter a new rate, and keeps or drops the permits in use.
 --
--- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown and how far heal has come
+-- KEYS[1]   hash: rate, interval, type, keepAliveTime, and of this package minGap, coolDown, keptUntil and how far heal has come
 -- KEYS[2]   string: permits left, of the new type (the caller's own when PER_CLIENT)
 -- KEYS[3]   sorted set: one member a grant, of the new type
 -- KEYS[4]   string: permits left, of the other type
@@ -68,6 +68,7 @@ local later = 0
 if not keeps or (was and was ~= ARGV[4]) then
   -- UNLINK: freeing a set of a million members inside DEL would hold Redis for a third of a second.
   redis.call('UNLINK', KEYS[2], KEYS[3], KEYS[4], KEYS[5])
+  redis.call('HDEL', KEYS[1], 'keptUntil')
   if till <= now then
     return {1, 0, others}
   end
@@ -77,6 +78,9 @@ else
   -- free a permit which the new rate does not have. Here value falls below 0 by as many: the first permit comes back exactly
   -- when the window has room for it, a higher rate soon after finds all that is in use, and what is given back frees none that
   -- the rate lacks.
+  if old ~= rate or before ~= interval then -- heal is to drop none of the grants under another rate
+    redis.call('HSET', KEYS[1], 'keptUntil', string.format('%.0f', math.min(now + math.max(interval, before or 0), 9007199254740992)))
+  end
   local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
   --#use whole

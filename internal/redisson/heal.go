@@ -24,7 +24,7 @@ const maxHeals = 3
 // Heal makes value and the permits in use add up to the rate, in calls of bounded work. First it removes what has no
 // effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. It gives back permits that
 // are neither left nor in use. If there are too many, it takes permits from the oldest grants, so a release by Java
-// keeps what it freed, unless the rate may have been lowered, so that all of them are in use. It gives up on a set that changes
+// keeps what it freed, unless grants of another rate may be in use, which are believed. It gives up on a set that changes
 // faster than it can be read.
 func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] {
 	began, starts, state := time.Now(), 1, HealState(nil)

@@ -130,7 +130,7 @@ func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
 }
 
 // trusted returns the rate that the state is known to be of, or 0 if it may be that of a higher one: then what is too much may be
-// in use.
+// in use. Another client may have set a rate since, and another one; the hash knows of those set with KeepState.
 func (h *hints) trusted() (permits int64) {
 	h.locked(func() {
 		if !h.checks.lowered {

@@ -176,7 +176,7 @@ func (s *state) encodeKeys(b []byte, known func(id string) string) []byte {
 		case k.hash != nil:
 			for _, f := range slices.Sorted(maps.Keys(k.hash)) {
 				b = append(append(b, f...), 0)
-				if f == "coolDown" || f == "reopenUntil" {
+				if f == "coolDown" || f == "reopenUntil" || f == "keptUntil" {
 					t, _ := strconv.ParseInt(k.hash[f], 10, 64)
 					b = instant(b, t)
 				} else {
