@@ -272,6 +272,24 @@ func TestRateLoweredUnseen(t *testing.T) {
 	}
 }
 
+// TestRateRaisedForOtherClients checks that a client finds at once what a higher rate of another client has more, although it has just looked
+// for lost permits.
+func TestRateRaisedForOtherClients(t *testing.T) {
+	for _, opts := range [][]RateOption{nil, {KeepState()}} {
+		five := Rate{Permits: 5, Interval: time.Second, Type: PerClient}
+		inWorld(t, five, func(t *testing.T, w *world) {
+			w.granted(5)
+			w.at(100 * time.Millisecond)
+			w.rejected(1, 900*time.Millisecond) // which looks for lost permits
+			other := newClient(t, w.rdb)
+			defer func() { require.NoError(t, other.Close()) }()
+			require.NoError(t, other.RateLimiter(w.l.Name()).SetRate(w.ctx, Rate{Permits: 8, Interval: time.Second, Type: PerClient}, opts...))
+			w.granted(3)
+			w.rejected(1, 900*time.Millisecond)
+		})
+	}
+}
+
 // TestRateRaisedAndLoweredUnseen has a client miss that the rate is raised and lowered, to any rate and not only below the one it knows: its
 // checks drop none of the grants in use, which a higher rate would grant once more.
 func TestRateRaisedAndLoweredUnseen(t *testing.T) {

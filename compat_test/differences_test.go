@@ -93,6 +93,12 @@ var deliberates = []deliberate{
 		},
 	},
 	{
+		"v-kept", "Keeping the state under another rate writes into the hash until when its grants may be in use, which Redisson ignores.",
+		func(w where, d difference) bool {
+			return strings.HasPrefix(w.scenario.name, "keep state") && d.what == "hash keptUntil" && d.alone == absent
+		},
+	},
+	{
 		"v-delete", "3.13.4 answers false to a delete that removed more than one key.",
 		func(w where, d difference) bool {
 			return !w.version.since("3.15.5") && d.step == "delete" && goActs(w, d) && d.what == "answer" &&

@@ -75,7 +75,9 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	}
 	if a.Rate.Interval > 0 {
 		if last := h.rate; last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval) {
-			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it.
+			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it. If this reply is a
+			// rejection, the check follows it.
+			h.checks.nextAudit = time.Time{}
 			h.checks.suspect, h.checks.lowered = true, h.checks.lowered || a.Rate.Permits < last.Permits
 		}
 		if h.checks.nextCheck.IsZero() {
