@@ -78,7 +78,7 @@ else
   -- free a permit which the new rate does not have. Here value falls below 0 by as many: the first permit comes back exactly
   -- when the window has room for it, a higher rate soon after finds all that is in use, and what is given back frees none that
   -- the rate lacks.
-  if old ~= rate or before ~= interval then -- heal is to drop none of the grants under another rate
+  if old and (old ~= rate or before ~= interval) then -- heal is to drop none of the grants under another rate
     redis.call('HSET', KEYS[1], 'keptUntil', string.format('%.0f', math.min(now + math.max(interval, before or 0), 9007199254740992)))
   end
   local stored = redis.call('GET', KEYS[2])

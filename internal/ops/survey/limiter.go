@@ -29,7 +29,7 @@ const (
 func (k Kind) String() string { return [...]string{"limiter", "remains", "told", "hidden"}[k] }
 
 // fields are the fields of a limiter's hash.
-var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil", "waiting"}
+var fields = []string{"rate", "interval", "type", "keepAliveTime", "minGap", "coolDown", "reopenUntil", "keptUntil", "waiting"}
 
 // A Limiter is what a list shows of one limiter: its state, of which a list reads less than [Survey.Read] does, and what follows from it. Its
 // keys were read one after another within a moment, so that a limiter in use may seem to have one grant more or less than it has.

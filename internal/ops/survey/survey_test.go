@@ -6,6 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -156,6 +160,19 @@ func TestSuffixOf(t *testing.T) {
 		}
 		require.Equal(t, want, got, key)
 	}
+}
+
+// TestFieldsAreThoseOfTheScripts checks that each field that a script writes is known to be a limiter's: a hash with any other one is foreign.
+func TestFieldsAreThoseOfTheScripts(t *testing.T) {
+	written := map[string]bool{}
+	for _, path := range redistest.Must(filepath.Glob("../../../scripts/*.lua"))(t) {
+		for _, call := range regexp.MustCompile(`'HSET', KEYS\[1\]((?:, '[a-zA-Z]+', [^,]+)+)`).FindAllStringSubmatch(string(redistest.Must(os.ReadFile(path))(t)), -1) {
+			for _, field := range regexp.MustCompile(`, '([a-zA-Z]+)',`).FindAllStringSubmatch(call[1], -1) {
+				written[field[1]] = true
+			}
+		}
+	}
+	require.ElementsMatch(t, fields, slices.Collect(maps.Keys(written)))
 }
 
 // TestFindEndsEarly shows a search that has looked at as many keys as it may, and a loop that is left, which sends no more steps.
