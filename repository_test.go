@@ -160,16 +160,17 @@ func TestRoomsKnowOnlyWhatTheyMay(t *testing.T) {
 		redis bool
 	}{
 		"internal/retry":        {},
+		"internal/stack":        {},
 		"internal/permit":       {rooms: []string{"internal/retry"}},
 		"internal/wire":         {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/outage":       {rooms: []string{"internal/permit", "internal/retry"}},
 		"internal/link":         {rooms: []string{"internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine":       {rooms: []string{"internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
-		"internal/engine/list":  {rooms: []string{"internal/engine", "internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry"}},
+		"internal/engine":       {rooms: []string{"internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry", "internal/stack"}},
+		"internal/engine/list":  {rooms: []string{"internal/engine", "internal/engine/fair", "internal/engine/known", "internal/link", "internal/outage", "internal/permit", "internal/retry", "internal/stack"}},
 		"internal/engine/known": {rooms: []string{"internal/link", "internal/outage", "internal/permit", "internal/retry"}},
 		"internal/engine/fair":  {rooms: []string{"internal/permit", "internal/retry"}},
-		"internal/dispatch":     {rooms: []string{"internal/retry"}, redis: true},
-		"internal/redisson":     {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry"}, redis: true},
+		"internal/dispatch":     {rooms: []string{"internal/retry", "internal/stack"}, redis: true},
+		"internal/redisson":     {rooms: []string{"internal/dispatch", "internal/permit", "internal/retry", "internal/stack"}, redis: true},
 	} {
 		ours, redis := redistest.Rooms(t, "./"+room)
 		require.ElementsMatch(t, append(may.rooms, room), ours, room)

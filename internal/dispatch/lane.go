@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/stack"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -346,6 +347,7 @@ func (l *lane) empty() bool {
 
 // fly takes calls that have left to Redis, and then calls that have arrived in the meantime, until there are none.
 func (l *lane) fly(calls []*call, d departure) {
+	stack.Grow()
 	ended := false
 	defer func() {
 		if !ended { // a hook has ended the goroutine

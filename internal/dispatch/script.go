@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/stack"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -158,6 +159,7 @@ type endable interface{ Endless() context.Context }
 
 // carry is send for a caller who waits for c, and may leave.
 func (s *Script) carry(ctx context.Context, c *call, to Sender, evalsha []any, by trip) {
+	stack.Grow()
 	c.err = errGone // unless a hook lets the call return
 	defer c.wake()
 	c.reply, c.err = s.send(ctx, to, evalsha, by)

@@ -11,6 +11,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/outage"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/retry"
+	"github.com/goredisson/ratelimiter/internal/stack"
 )
 
 // A flight is one call in flight, with the requests that share it, and all that follows from its reply: further calls
@@ -149,6 +150,7 @@ func (f *flight) dropLocked(drops func(*request) bool) {
 
 // fly flies f, and then the flights that have become ready in the meantime.
 func (f *flight) fly() {
+	stack.Grow()
 	l := f.limiter
 	for f != nil {
 		for f.step() {
