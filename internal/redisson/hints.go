@@ -107,14 +107,18 @@ func (h *hints) locked(f func()) {
 
 // learnType records that the limiter has a new rate, or another type than expected. The next rejection may look for lost
 // permits again.
-func (h *hints) learnType(typ permit.Type) {
-	h.locked(func() { h.typ, h.checks.nextAudit, h.noTTLUntil = typ, time.Time{}, time.Time{} })
+func (h *hints) learnType(typ permit.Type) { h.locked(func() { h.learnTypeLocked(typ) }) }
+
+func (h *hints) learnTypeLocked(typ permit.Type) {
+	h.typ, h.checks.nextAudit, h.noTTLUntil = typ, time.Time{}, time.Time{}
 }
 
 // learnRate records the rate that this process has set. The state fits it.
 func (h *hints) learnRate(r permit.Rate) {
-	h.locked(func() { h.rate, h.checks.suspect, h.checks.lowered = r, false, false })
-	h.learnType(r.Type)
+	h.locked(func() {
+		h.rate, h.checks.suspect, h.checks.lowered = r, false, false
+		h.learnTypeLocked(r.Type)
+	})
 }
 
 // forgetTTL records that the limiter may have got a TTL.
