@@ -51,7 +51,7 @@ func (a Admin) Heal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if _, err := link.Do(ctx, &l.handle.Link, l.redis.Heal(permit.Type(r.Type), permit.Lowered)); err != nil {
+	if _, err := link.Do(ctx, &l.handle.Link, l.redis.Heal(permit.Type(r.Type), permit.Believed)); err != nil {
 		return err
 	}
 	l.handle.Changed()

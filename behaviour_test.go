@@ -3,6 +3,7 @@
 package ratelimiter
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"testing"
@@ -269,6 +270,37 @@ func TestRateLoweredUnseen(t *testing.T) {
 				w.rejected(1, time.Second)
 			})
 		})
+	}
+}
+
+// TestRateLoweredBeforeAClientBegan has the first call of a client be after the rate was lowered as a peer does it, which leaves the members: it
+// drops none of the grants in use, which a higher rate would grant once more.
+func TestRateLoweredBeforeAClientBegan(t *testing.T) {
+	for name, call := range map[string]func(ctx context.Context, l *RateLimiter){
+		"Allow":       func(ctx context.Context, l *RateLimiter) { _, _ = l.Allow(ctx, 1) },
+		"AllowAtMost": func(ctx context.Context, l *RateLimiter) { _, _, _ = l.AllowAtMost(ctx, 3) },
+		"TryAcquire":  func(ctx context.Context, l *RateLimiter) { _, _ = l.TryAcquire(ctx, 1, 50*time.Millisecond) },
+	} {
+		for _, raise := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, ", raised by a peer: ", raise), func(t *testing.T) {
+				inWorld(t, overall(9, time.Second), func(t *testing.T, w *world) {
+					w.granted(9)
+					require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 3).Err())
+					c := newClient(t, w.rdb)
+					defer func() { require.NoError(t, c.Close()) }()
+					l := c.RateLimiter(w.l.Name())
+					call(w.ctx, l)
+					if raise {
+						require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 9).Err())
+					} else {
+						require.NoError(t, l.SetRate(w.ctx, overall(9, time.Second), KeepState()))
+					}
+					got, _, err := l.AllowAtMost(w.ctx, 9)
+					require.NoError(t, err)
+					require.Zero(t, got)
+				})
+			})
+		}
 	}
 }
 

@@ -280,7 +280,7 @@ func TestOverFullAnyState(t *testing.T) {
 
 func causeOf(lowered bool) permit.HealCause {
 	if lowered {
-		return permit.Lowered
+		return permit.Believed
 	}
 	return permit.Checked
 }

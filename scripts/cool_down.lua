@@ -114,23 +114,15 @@ if card <= 512 then
   for i = 1, #late do
     taken, kept = taken - late[i][2], kept + late[i][2]
   end
-  -- Together they are the rate, and of too many the oldest are dropped. But a value that is below 0, or lost, owes permits,
-  -- perhaps to a reservation. For those that nothing expired makes up for, the members stay, and value is below 0: otherwise
-  -- a reservation that is given back, or that lacks nothing once the cool-down is lifted, would have permits that are in use.
+  -- Together they are the rate. Of too many only those that are free go, and for the rest value is below 0: a higher rate, a
+  -- reservation that is given back, or one that lacks nothing once the cool-down is lifted, would have permits that are in use.
   local over = taken + kept - rate
-  local owed = math.max(0, math.min(over, value and -value or over) - sums[0])
-  over = over - owed
-  if over > 0 then
-    table.sort(times)
-  end
-  for i = 1, #times do
-    local n = math.max(0, math.min(over, sums[times[i]]))
-    sums[times[i]], over = sums[times[i]] - n, over - n
-  end
+  local spare = math.max(0, math.min(over, sums[0]))
+  sums[0] = sums[0] - spare
   if over < 0 then
     sums[0] = sums[0] + math.min(-over, most - math.min(taken, most))
   end
-  left = math.min(0, -over) - owed -- below 0, too, when more than the rate is in use beyond the end
+  left = math.min(0, spare - over)
   if before > now then
     ends = 0
   end

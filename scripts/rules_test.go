@@ -167,10 +167,11 @@ func TestCoolDownKeepsWhatIsOwed(t *testing.T) {
 		{"cool_down", "a part of what it lacks has expired", set("-3", member{-1000, java(1)}, member{-900, three}, member{-100, nine}), cools, "0", reply, then("-2", taken(-900, 3), member{-100, nine})},
 		{"cool_down", "and value was lost", set("", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
 		{"cool_down", "and less is in use than that", set("-3", member{-100, nine}), cools, "0", reply, then("0", taken(0, 1), member{-100, nine})},
-		{"cool_down", "too many are in use besides", set("-1", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-1", taken(-900, 2), member{-100, nine})},
+		{"cool_down", "too many are in use, and nothing is owed", set("0", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
+		{"cool_down", "too many are in use besides", set("-1", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
 		{"cool_down", "one too many, of which the oldest is behind another", set("0", member{-900, own(0, 5)}, member{-800, marked(-950, 6, "vvv")}), cools, "0", reply,
-			then("0", taken(-950, 5), taken(-900, 5))},
-		{"cool_down", "a peer has released", set("3", member{-900, four}, member{-100, nine}), cools, "0", reply, then("0", taken(-900, 1), member{-100, nine})},
+			then("-1", taken(-950, 6), taken(-900, 5))},
+		{"cool_down", "a peer has released, which is free no more", set("3", member{-900, four}, member{-100, nine}), cools, "0", reply, then("-3", taken(-900, 4), member{-100, nine})},
 	})
 }
 

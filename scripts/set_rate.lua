@@ -15,7 +15,7 @@
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
---           call: value has changed as the rate has, below 0 if need be, and heal settles it;
+--           call: value has fallen as the rate has, below 0 if need be, and heal settles it;
 --           others: 1 the permits of other clients may not fit the new rate, or expire before their interval is over,
 --           and the caller settles them as well
 
@@ -111,11 +111,12 @@ else
   if card <= 512 then
     left = rate - used
   else
-    -- Nobody knows how much is in use. But value changes by as much as the rate, so the two add up to the new rate as
-    -- they did to the old one, and what expires from now on frees no permit that the new rate does not have. Of a value
-    -- that was lost nothing is taken to be left. Each member holds a permit at least.
+    -- Nobody knows how much is in use. But value falls by as much as the rate, so the two add up to the new rate as they
+    -- did to the old one, and what expires from now on frees no permit that the new rate does not have. What a higher rate
+    -- has more is for heal to give: more may be in use than the old one allowed. Of a value that was lost nothing is taken
+    -- to be left. Each member holds a permit at least.
     local known = old and old >= 1 and old <= 9007199254740992
-    left, later = math.min(known and (value or 0) + rate - old or 0, rate - card), 1
+    left, later = math.min(known and (value or 0) + math.min(0, rate - old) or 0, rate - card), 1
   end
   if later == 1 and till > now then
     left = math.min(left, 0)

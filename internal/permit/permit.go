@@ -192,7 +192,7 @@ type HealCause int
 const (
 	Unchecked HealCause = iota // a call is not to check; what is healed was found otherwise
 	Checked                    // the state is checked now and then
-	Lowered                    // the rate has been lowered, or whoever asks for it believes the grants: what is left goes first
+	Believed                   // whoever asks for it believes the grants, as after a lower rate: what is left goes first
 )
 
 // A Reply is the reply to an acquire call.

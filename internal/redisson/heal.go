@@ -42,7 +42,7 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 			state, more = next, true
 		}
 		if !more {
-			l.hints.healed(c, began, done && err == nil)
+			l.hints.healed(c, began)
 		}
 		return struct{}{}, more, err
 	}}
@@ -53,7 +53,7 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
 	trusted := int64(0)
-	if c != permit.Lowered {
+	if c != permit.Believed {
 		trusted = l.hints.trusted()
 	}
 	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{trusted > 0, strconv.FormatInt(trusted, 10)})

@@ -18,6 +18,8 @@ type hints struct {
 	mu         sync.Mutex
 	typ        permit.Type
 	rate       permit.Rate
+	rateSince  time.Time // since when replies have had that rate, and no two calls have been further apart than its interval
+	rateSeen   time.Time // when the last of these calls was sent
 	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 	noted      time.Time // when a call last noted who waits, of a PER_CLIENT limiter
 	checks     checkSchedule
@@ -70,15 +72,16 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if a.noTTL {
 		h.noTTLUntil = sent.Add(trustNoTTL)
 	}
-	if b.Check == permit.Lowered && a.Next == permit.Done {
-		h.checks.lowered = false // all adds up
-	}
 	if a.Rate.Interval > 0 {
+		if a.Rate.Permits != h.rate.Permits || a.Rate.Interval != h.rate.Interval || sent.Sub(h.rateSeen) > a.Rate.Interval {
+			h.rateSince = time.Now()
+		}
+		h.rateSeen = sent
 		if last := h.rate; last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval) {
 			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it. If this reply is a
 			// rejection, the check follows it.
 			h.checks.nextAudit = time.Time{}
-			h.checks.suspect, h.checks.lowered = true, h.checks.lowered || a.Rate.Permits < last.Permits
+			h.checks.suspect = true
 		}
 		if h.checks.nextCheck.IsZero() {
 			h.checks.nextCheck = sent.Add(checkEvery(a.Rate.Interval))
@@ -92,7 +95,7 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 	if h.checks.rejected && !b.Healed && !sent.Before(h.checks.nextAudit) {
 		h.checks.postpone(sent.Add(checkEvery(a.Rate.Interval)))
 		if b.Check == permit.Unchecked {
-			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, h.checks.cause()
+			a.Next, a.Cursor, b.Check = permit.On, permit.Cursor{}, permit.Checked
 		}
 	}
 }
@@ -116,7 +119,7 @@ func (h *hints) learnTypeLocked(typ permit.Type) {
 // learnRate records the rate that this process has set. The state fits it.
 func (h *hints) learnRate(r permit.Rate) {
 	h.locked(func() {
-		h.rate, h.checks.suspect, h.checks.lowered = r, false, false
+		h.rate, h.rateSince, h.rateSeen, h.checks.suspect = r, time.Time{}, time.Now(), false
 		h.learnTypeLocked(r.Type)
 	})
 }
@@ -124,22 +127,22 @@ func (h *hints) learnRate(r permit.Rate) {
 // forgetTTL records that the limiter may have got a TTL.
 func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
-// healed records that a heal for the given cause, which began at the given instant, has ended, and whether all adds up now.
-func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
+// healed records that a heal for the given cause, which began at the given instant, has ended.
+func (h *hints) healed(c permit.HealCause, began time.Time) {
 	if c == permit.Unchecked {
 		return
 	}
 	h.locked(func() { // adding up a large set takes no more than 1 % of the time
 		h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
-		h.checks.lowered = h.checks.lowered && !(whole && c == permit.Lowered)
 	})
 }
 
 // trusted returns the rate that the state is known to be of, or 0 if it may be that of a higher one: then what is too much may be
-// in use. Another client may have set a rate since, and another one; the hash knows of those set with KeepState.
+// in use. It is known if this process has set the rate, or if its replies have had that rate for an interval. Between two replies
+// another client may have set a rate and another one; the hash knows of those set with KeepState.
 func (h *hints) trusted() (permits int64) {
 	h.locked(func() {
-		if !h.checks.lowered {
+		if h.rate.Interval > 0 && h.rateSeen.Sub(h.rateSince) >= h.rate.Interval {
 			permits = h.rate.Permits
 		}
 	})
@@ -173,7 +176,6 @@ type checkSchedule struct {
 	nextAudit time.Time // the next check, after a rejection
 	nextCheck time.Time // the next check, in a call that may be granted
 	suspect   bool      // the rate has changed, so the next call checks
-	lowered   bool      // the rate has been lowered, and the state has not been healed since
 	rejected  bool      // the last reply granted nothing, so the next one may reject, too
 	calls     uint32    // since the last check
 	permits   int64     // that these asked for
@@ -195,9 +197,8 @@ func checkEvery(interval time.Duration) time.Duration {
 const CheckSample = 64
 
 // take decides whether the call that leaves now, for the given number of permits, checks that the permits left and
-// those in use add up to the rate, even if nothing is rejected. It returns Lowered if the rate has been lowered and
-// the state not healed since, otherwise Checked, or Unchecked if the call does not check. After a check, no other call needs to check
-// for an interval.
+// those in use add up to the rate, even if nothing is rejected. It returns Checked, or Unchecked if the call does not check. After a
+// check, no other call needs to check for an interval.
 //
 // With audits, a call after a rejection checks at once if a check would have to follow its own rejection. That saves
 // the second call.
@@ -214,14 +215,6 @@ func (c *checkSchedule) take(now time.Time, r permit.Rate, permits int64, sample
 	}
 	c.suspect, c.calls, c.permits = false, 0, 0
 	c.nextCheck = now.Add(checkEvery(r.Interval))
-	return c.cause()
-}
-
-// cause returns why a check is made that is made now.
-func (c *checkSchedule) cause() permit.HealCause {
-	if c.lowered {
-		return permit.Lowered
-	}
 	return permit.Checked
 }
 

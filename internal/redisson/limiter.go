@@ -42,9 +42,9 @@ func (l *Limiter) SetRate(r permit.Rate, mustExist, keepState bool) permit.Op[Ra
 			return l.badReply(s, n)
 		}
 		if n[1] == 1 {
-			// There are too many permits in use for one call. The script has already changed value by the same number as
-			// the rate, so no permit is granted beyond the rate, whatever happens here.
-			heal := l.Heal(r.Type, permit.Lowered)
+			// There are too many permits in use for one call. The script has already taken from value what a lower rate
+			// lacks, so no permit is granted beyond the rate, whatever happens here.
+			heal := l.Heal(r.Type, permit.Believed)
 			rest = append(rest, func(ctx context.Context) (more bool, err error) {
 				_, more, err = heal.Step(ctx)
 				return more, err
@@ -103,7 +103,7 @@ func (f *fitting) step(ctx context.Context) (more bool, err error) {
 				return true, err
 			}
 			if ours {
-				heal := other.Heal(permit.PerClient, permit.Lowered)
+				heal := other.Heal(permit.PerClient, permit.Believed)
 				f.heal = &heal
 			}
 		}

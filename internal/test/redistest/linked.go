@@ -61,7 +61,7 @@ func Linked(t testing.TB, pkg string) map[string]string {
 // Core lists the packages of this module that a program that imports the root package links, by their paths within
 // the module.
 var Core = []string{"", "internal/wire", "internal/permit", "internal/retry", "internal/outage", "internal/dispatch", "internal/redisson",
-	"internal/link", "internal/recent", "internal/engine", "internal/engine/fair", "internal/engine/known", "internal/engine/list"}
+	"internal/link", "internal/recent", "internal/engine", "internal/engine/fair", "internal/engine/known", "internal/engine/list", "internal/stack"}
 
 // Rooms returns the packages of this module that a program that imports pkg links, by their paths within the module,
 // and whether the program links go-redis. After "-test" it is the program of pkg's tests.
