@@ -23,8 +23,8 @@
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
---           add up whatever there is to do before; a number: the rate that the state is known to be of. Under another one,
---           without a number, and until keptUntil, what is too much comes off value
+--           add up whatever there is to do before; leave: what is too much stays so; a number: the rate that the state is known to
+--           have been of. Under another one, without a number, and until keptUntil, what is too much comes off value
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
 -- ARGV[5]   members changed so far, as the call before has replied; left out to start, as is what follows
@@ -273,7 +273,8 @@ end
 -- Settle. Of a value that was lost, or is beyond the rate, nothing is believed. Otherwise what is too much goes from the
 -- oldest members, so that a release by Java keeps what it gave, as far as those of a page stand for it, and the rest comes
 -- off value, below 0 if need be: then the window has no room until that has expired. Where grants of another rate may be in
--- use no member goes: a higher one would find less in use than there is, and a reservation would have room that is none.
+-- use no member goes: a higher one would find less in use than there is, and a reservation would have room that is none. A
+-- caller that does not know which of them it is leaves both.
 if not stored and card == 0 then
   return done() -- nobody has used it yet
 end
@@ -281,6 +282,11 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
+  if surplus > 0 and value + freed <= rate and not cooling and says(ARGV[2], 'leave') then
+    save(freed)
+    surplus = 0
+    return done()
+  end
   local known = tonumber(string.match(ARGV[2], '%d+') or 0) == rate and instant(conf[7]) <= now
   if surplus > 0 and value + freed <= rate and not cooling and known then
     left = left + trim(surplus)

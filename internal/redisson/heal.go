@@ -23,13 +23,14 @@ const maxHeals = 3
 
 // Heal makes value and the permits in use add up to the rate, in calls of bounded work. First it removes what has no
 // effect any more: void blocks of a cool-down, and grants by a peer whose clock is fast. It gives back permits that
-// are neither left nor in use. If there are too many, it takes permits from the oldest grants, so a release by Java
-// keeps what it freed, unless grants of another rate may be in use, which are believed. It gives up on a set that changes
-// faster than it can be read.
+// are neither left nor in use. What is too much it takes from the oldest grants if it is what Java has released, which stays free;
+// from what is left if grants of another rate may be in use; and from neither while that is not known. It gives up on a set that
+// changes faster than it can be read.
 func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] {
 	began, starts, state := time.Now(), 1, HealState(nil)
 	return permit.Op[struct{}]{Name: l.Scripts.Heal.op(), Step: func(ctx context.Context) (_ struct{}, more bool, err error) {
-		next, done, err := l.HealStep(ctx, typ, c, healStep, state)
+		too, known := l.surplus(c)
+		next, done, err := l.healStep(ctx, typ, c, too, known, healStep, state)
 		if errors.As(err, new(*permit.WrongTypeError)) || errors.Is(err, permit.ErrNotInitialized) {
 			done, err = true, nil // changed in the meantime; the next call will learn it
 		}
@@ -42,7 +43,7 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 			state, more = next, true
 		}
 		if !more {
-			l.hints.healed(c, began)
+			l.hints.healed(c, began, done && err == nil && too != stays)
 		}
 		return struct{}{}, more, err
 	}}
@@ -51,12 +52,22 @@ func (l *Limiter) Heal(typ permit.Type, c permit.HealCause) permit.Op[struct{}] 
 // HealStep makes one call of heal, which reads about the given number of members. Unless it is done, next is the
 // state to go on with, or nil to start over because the set has changed.
 func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCause, members int, state HealState) (next HealState, done bool, err error) {
-	s := l.Scripts.Heal
-	trusted := int64(0)
-	if c != permit.Believed {
-		trusted = l.hints.trusted()
+	too, known := l.surplus(c)
+	return l.healStep(ctx, typ, c, too, known, members, state)
+}
+
+// surplus returns what becomes of permits that are too many, and the rate that the state is known to have been of.
+func (l *Limiter) surplus(c permit.HealCause) (surplus, int64) {
+	if c == permit.Believed {
+		return offValue, 0
 	}
-	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{trusted > 0, strconv.FormatInt(trusted, 10)})
+	return l.hints.surplus()
+}
+
+func (l *Limiter) healStep(ctx context.Context, typ permit.Type, c permit.HealCause, too surplus, known int64, members int, state HealState) (next HealState, done bool, err error) {
+	s := l.Scripts.Heal
+	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{too == stays, "leave"},
+		word{too == ofRelease, strconv.FormatInt(known, 10)})
 	args := append([]any{wire(typ), words, l.now(), members}, state...)
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), args...)
 	if err != nil {

@@ -18,8 +18,7 @@ type hints struct {
 	mu         sync.Mutex
 	typ        permit.Type
 	rate       permit.Rate
-	rateSince  time.Time // since when replies have had that rate, and no two calls have been further apart than its interval
-	rateSeen   time.Time // when the last of these calls was sent
+	trust      trust
 	noTTLUntil time.Time // until when the hash is assumed to have no TTL
 	noted      time.Time // when a call last noted who waits, of a PER_CLIENT limiter
 	checks     checkSchedule
@@ -73,10 +72,10 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 		h.noTTLUntil = sent.Add(trustNoTTL)
 	}
 	if a.Rate.Interval > 0 {
-		if a.Rate.Permits != h.rate.Permits || a.Rate.Interval != h.rate.Interval || sent.Sub(h.rateSeen) > a.Rate.Interval {
-			h.rateSince = time.Now()
+		h.trust.learn(h.rate, a.Rate, sent)
+		if b.Check != permit.Unchecked && a.Next == permit.Done {
+			h.trust.fits = true
 		}
-		h.rateSeen = sent
 		if last := h.rate; last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval) {
 			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it. If this reply is a
 			// rejection, the check follows it.
@@ -119,7 +118,7 @@ func (h *hints) learnTypeLocked(typ permit.Type) {
 // learnRate records the rate that this process has set. The state fits it.
 func (h *hints) learnRate(r permit.Rate) {
 	h.locked(func() {
-		h.rate, h.rateSince, h.rateSeen, h.checks.suspect = r, time.Time{}, time.Now(), false
+		h.rate, h.trust, h.checks.suspect = r, trust{fits: true, seen: time.Now()}, false
 		h.learnTypeLocked(r.Type)
 	})
 }
@@ -127,26 +126,59 @@ func (h *hints) learnRate(r permit.Rate) {
 // forgetTTL records that the limiter may have got a TTL.
 func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
-// healed records that a heal for the given cause, which began at the given instant, has ended.
-func (h *hints) healed(c permit.HealCause, began time.Time) {
-	if c == permit.Unchecked {
-		return
-	}
-	h.locked(func() { // adding up a large set takes no more than 1 % of the time
-		h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
+// healed records that a heal for the given cause, which began at the given instant, has ended, and whether all adds up now.
+func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
+	h.locked(func() {
+		h.trust.fits = h.trust.fits || whole
+		if c != permit.Unchecked { // adding up a large set takes no more than 1 % of the time
+			h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
+		}
 	})
 }
 
-// trusted returns the rate that the state is known to be of, or 0 if it may be that of a higher one: then what is too much may be
-// in use. It is known if this process has set the rate, or if its replies have had that rate for an interval. Between two replies
-// another client may have set a rate and another one; the hash knows of those set with KeepState.
-func (h *hints) trusted() (permits int64) {
-	h.locked(func() {
-		if h.rate.Interval > 0 && h.rateSeen.Sub(h.rateSince) >= h.rate.Interval {
-			permits = h.rate.Permits
-		}
-	})
-	return permits
+// A surplus says what becomes of permits that are too many.
+type surplus int
+
+const (
+	offValue  surplus = iota // all grants are believed
+	ofRelease                // they are what Java released: the oldest grants go
+	stays                    // it is not known which of them
+)
+
+// surplus returns what becomes of permits that are too many, and the rate that the state is known to have been of. Without hints the grants
+// are believed.
+func (h *hints) surplus() (s surplus, rate int64) {
+	h.locked(func() { s, rate = h.trust.surplus(h.rate.Interval), h.rate.Permits })
+	return s, rate
+}
+
+// A trust is what a process knows of how the state came to be: whether what is too much there can be what Java released.
+type trust struct {
+	fits  bool      // value and the permits in use have added up to the rate since it was last seen to change
+	saw   bool      // it has been seen to change: then grants of another one may be in use
+	since time.Time // since when replies have had it, and no two calls have been further apart than its interval
+	seen  time.Time // when the last of these calls was sent
+}
+
+// learn records that the reply to a call sent at the given instant has the rate r, where the one before had the rate last. Between two
+// calls another client may have set a rate and another one; the hash knows of those set with KeepState.
+func (t *trust) learn(last, r permit.Rate, sent time.Time) {
+	first := last.Interval == 0 || sent.Sub(t.seen) > r.Interval
+	changed := last.Interval > 0 && (r.Permits != last.Permits || r.Interval != last.Interval)
+	if first || changed {
+		*t = trust{saw: changed, since: time.Now()}
+	}
+	t.seen = sent
+}
+
+func (t *trust) surplus(interval time.Duration) surplus {
+	switch {
+	case t.fits:
+		return ofRelease
+	case interval == 0 || t.saw || t.seen.Sub(t.since) >= interval: // in that time all that Java can have released has expired
+		return offValue
+	}
+	return stays
 }
 
 // A hintTable has the hints of recently used limiters, in a fixed number of places.

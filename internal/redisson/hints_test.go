@@ -11,40 +11,48 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTrust checks when the state is taken for one of the rate that replies have: from one interval after they began to have it, as long as
-// no two of them are further apart, and at once where this process has set the rate.
-func TestTrust(t *testing.T) {
+// TestSurplus checks what becomes of permits that are too many: they are Java's release if the state has added up to the rate since that was
+// last seen to change; grants of another rate if it has been seen to change; and it is not known for an interval from when a process first
+// sees the rate, or sees it again after a pause.
+func TestSurplus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &hints{}
 		five, four := permit.Rate{Permits: 5, Interval: time.Second}, permit.Rate{Permits: 4, Interval: time.Second}
-		reply := func(r permit.Rate, took time.Duration) {
-			sent := time.Now()
-			time.Sleep(took)
-			h.learn(&permit.Batch{}, &reading{Reply: permit.Reply{Rate: r, Granted: []int64{1}}}, sent)
+		reply := func(r permit.Rate, c permit.HealCause) {
+			h.learn(&permit.Batch{Check: c}, &reading{Reply: permit.Reply{Rate: r, Granted: []int64{1}}}, time.Now())
 		}
 		steadily := func(r permit.Rate, d time.Duration) {
 			for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
-				reply(r, 0)
+				reply(r, permit.Unchecked)
 			}
 		}
-		require.Zero(t, h.trusted(), "it knows none")
+		is := func(want surplus, why string) {
+			t.Helper()
+			got, rate := h.surplus()
+			require.Equal(t, want, got, why)
+			require.Equal(t, h.rate.Permits, rate)
+		}
+		is(offValue, "it knows none")
 		steadily(five, time.Second)
-		require.Zero(t, h.trusted())
-		reply(five, 0)
-		require.EqualValues(t, 5, h.trusted(), "for an interval")
-		steadily(four, 900*time.Millisecond)
-		require.Zero(t, h.trusted(), "another one")
+		is(stays, "it has just begun")
+		reply(five, permit.Unchecked)
+		is(offValue, "all that was in use when it began has expired")
+		h.healed(permit.Checked, time.Now(), false)
+		is(offValue, "a heal whose reply was lost, or that left it, says nothing")
+		h.healed(permit.Checked, time.Now(), true)
+		is(ofRelease, "one that has ended does")
 		steadily(four, 300*time.Millisecond)
-		require.EqualValues(t, 4, h.trusted())
-		time.Sleep(time.Second)
-		reply(four, 0)
-		require.Zero(t, h.trusted(), "after a pause it may have been another one meanwhile")
-		reply(five, 700*time.Millisecond)
-		steadily(five, time.Second)
-		require.Zero(t, h.trusted(), "since the reply, not since the call")
+		is(offValue, "the rate has been seen to change")
+		reply(four, permit.Checked)
+		is(ofRelease, "all adds up")
+		time.Sleep(1200 * time.Millisecond)
+		reply(four, permit.Unchecked)
+		is(stays, "after a pause it may have been another one meanwhile")
+		reply(five, permit.Unchecked)
+		is(offValue, "and has been seen to change")
 		h.learnRate(four)
-		require.EqualValues(t, 4, h.trusted(), "it was set here")
-		reply(five, 0)
-		require.Zero(t, h.trusted(), "and then elsewhere")
+		is(ofRelease, "it was set here")
+		reply(five, permit.Unchecked)
+		is(offValue, "and then elsewhere")
 	})
 }
