@@ -129,7 +129,7 @@ func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 // healed records that a heal for the given cause, which began at the given instant, has ended, and whether all adds up now.
 func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
 	h.locked(func() {
-		h.trust.fits = h.trust.fits || whole
+		h.trust.fits = h.trust.fits || whole && !h.trust.since.After(began)
 		if c != permit.Unchecked { // adding up a large set takes no more than 1 % of the time
 			h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
 		}
