@@ -286,9 +286,7 @@ func TestRateLoweredBeforeAClientBegan(t *testing.T) {
 				inWorld(t, overall(9, time.Second), func(t *testing.T, w *world) {
 					w.granted(9)
 					require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 3).Err())
-					c := newClient(t, w.rdb)
-					defer func() { require.NoError(t, c.Close()) }()
-					l := c.RateLimiter(w.l.Name())
+					l := w.another().l
 					call(w.ctx, l)
 					if raise {
 						require.NoError(t, w.rdb.HSet(w.ctx, w.l.redis.Keys.Hash, "rate", 9).Err())
@@ -313,9 +311,7 @@ func TestRateRaisedForOtherClients(t *testing.T) {
 			w.granted(5)
 			w.at(100 * time.Millisecond)
 			w.rejected(1, 900*time.Millisecond) // which looks for lost permits
-			other := newClient(t, w.rdb)
-			defer func() { require.NoError(t, other.Close()) }()
-			require.NoError(t, other.RateLimiter(w.l.Name()).SetRate(w.ctx, Rate{Permits: 8, Interval: time.Second, Type: PerClient}, opts...))
+			require.NoError(t, w.another().l.SetRate(w.ctx, Rate{Permits: 8, Interval: time.Second, Type: PerClient}, opts...))
 			w.granted(3)
 			w.rejected(1, 900*time.Millisecond)
 		})
@@ -332,9 +328,7 @@ func TestRateRaisedAndLoweredUnseen(t *testing.T) {
 				inWorld(t, rate(6), func(t *testing.T, w *world) {
 					_ = w.try(6)
 					w.at(time.Second)
-					twin := newClient(t, w.rdb, WithClientID(w.client.ID()))
-					defer func() { require.NoError(t, twin.Close()) }()
-					other := twin.RateLimiter(w.l.Name())
+					other := w.another(WithClientID(w.client.ID())).l
 					require.NoError(t, other.SetRate(w.ctx, rate(20), KeepState()))
 					granted := max(6, min(19, 20-lowered/2))
 					require.True(t, must(other.Allow(w.ctx, granted))(t).Granted)

@@ -89,6 +89,7 @@ func (st *State) peek(permits int64) (Peek, error) {
 	// The repair: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
 	before := sumOf(live)
 	live = st.settle(live, now, till, ends)
+	beyond := left+before-sumOf(live) > rate
 	if left = min(rate, left+before-sumOf(live)); st.Whole && len(live) == 0 {
 		left = rate
 	}
@@ -98,21 +99,8 @@ func (st *State) peek(permits int64) (Peek, error) {
 	if left >= permits && gap <= 0 {
 		return Peek{Available: left, Known: true}, nil
 	}
-	if st.Whole { // what was lost comes back, and of what is too much the oldest goes
-		over := left + sumOf(live) - rate
-		left -= min(0, over)
-		trimmed := over > 0
-		for over > 0 && len(live) > 0 {
-			n := min(over, live[0].permits)
-			if over -= n; n == live[0].permits {
-				live = live[1:]
-			} else {
-				live[0].permits -= n
-			}
-		}
-		if trimmed { // the newest grant may have fewer permits now
-			gap, _, _ = st.gapLeft(live, now)
-		}
+	if over := left + sumOf(live) - rate; st.Whole && (over < 0 || beyond) {
+		left -= over // what was lost comes back, and a value beyond the rate is not believed; what else is too much a new process leaves
 	}
 	pk := Peek{Available: max(0, left), Known: true}
 	if left < permits { // the wait until enough members have expired
