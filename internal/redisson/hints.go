@@ -175,8 +175,8 @@ func (t *trust) surplus(interval time.Duration) surplus {
 	switch {
 	case t.fits:
 		return ofRelease
-	case interval == 0 || t.saw || t.seen.Sub(t.since) >= interval: // in that time all that Java can have released has expired
-		return offValue
+	case interval == 0 || t.saw || t.seen.Sub(t.since) >= checkEvery(interval):
+		return offValue // after an interval what Java had released has expired; and processes that end sooner must not leave it for ever
 	}
 	return stays
 }

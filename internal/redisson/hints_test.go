@@ -53,6 +53,12 @@ func TestSurplus(t *testing.T) {
 		is(stays, "after a pause it may have been another one meanwhile")
 		reply(five, permit.Unchecked)
 		is(offValue, "and has been seen to change")
+		day := permit.Rate{Permits: 5, Interval: 24 * time.Hour}
+		h = &hints{}
+		steadily(day, 59*time.Second)
+		is(stays, "of a long interval")
+		steadily(day, 2*time.Second)
+		is(offValue, "for a minute")
 		h.learnRate(four)
 		is(ofRelease, "it was set here")
 		reply(five, permit.Unchecked)
