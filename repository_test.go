@@ -143,7 +143,7 @@ func TestFewFramesAboveRedis(t *testing.T) {
 			}
 			return functions
 		}
-		sends, waits := ours("dispatch.(*Script).carry("), ours("RateLimiter).Acquire(")
+		sends, waits := ours("dispatch.(*Script).send("), ours("RateLimiter).Acquire(")
 		require.NotEmpty(t, sends)
 		require.NotEmpty(t, waits)
 		require.LessOrEqual(t, len(sends), 3, "%v", sends)

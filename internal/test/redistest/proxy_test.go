@@ -170,7 +170,7 @@ func TestProxySpoilsWhatIsOpen(t *testing.T) {
 	}{SpoilReset: {"1", io.EOF}, SpoilReplies: {"2", io.EOF}, SpoilSilent: {"1", os.ErrDeadlineExceeded}} {
 		p, through, past := proxied(t)
 		ctx, name := t.Context(), Key(t)
-		through.Options().ReadTimeout = 50 * time.Millisecond
+		through.Options().ReadTimeout = 500 * time.Millisecond
 		require.NoError(t, through.Incr(ctx, name).Err())
 		p.Spoil(how)
 		require.ErrorIs(t, through.Incr(ctx, name).Err(), want.err)
