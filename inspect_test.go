@@ -270,6 +270,31 @@ func TestClientsInAClusterAndARing(t *testing.T) {
 	}
 }
 
+// TestFittingOthersSaysNothingOfOurs has the rate be lowered once more while a lower rate is made to fit the permits of another client: that
+// these add up then does not say that those of this client do, and none of its grants is dropped.
+func TestFittingOthersSaysNothingOfOurs(t *testing.T) {
+	per := func(permits int64) Rate { return Rate{Type: PerClient, Permits: permits, Interval: time.Hour} }
+	inWorld(t, per(20), func(t *testing.T, w *world) {
+		w.another().granted(5)
+		w.granted(1)
+		lowered := false
+		onScripts(w.rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if source := cmd.Args()[1]; !lowered && (source == scripts.Heal.Sha || source == scripts.Heal.Src) {
+				lowered = true
+				w.granted(5)
+				require.NoError(t, w.rdb.HSet(ctx, w.l.redis.Keys.Hash, "rate", 6).Err())
+				w.granted(1)
+			}
+			return next(ctx, cmd)
+		})
+		require.NoError(t, w.l.SetRate(w.ctx, per(10)))
+		require.True(t, lowered)
+		require.False(t, w.try(5).Granted)
+		used, _ := w.used()
+		require.EqualValues(t, 6, used)
+	})
+}
+
 // TestALowerRateFitsAllClients lowers the rate of a PER_CLIENT limiter from 20 to 10. The permits of every client whose
 // keys are there fit the new rate afterwards, before that client makes a call: Redisson would take what is left.
 func TestALowerRateFitsAllClients(t *testing.T) {

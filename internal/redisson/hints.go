@@ -72,11 +72,13 @@ func (h *hints) learn(b *permit.Batch, a *reading, sent time.Time) {
 		h.noTTLUntil = sent.Add(trustNoTTL)
 	}
 	if a.Rate.Interval > 0 {
-		h.trust.learn(h.rate, a.Rate, sent)
+		last := h.rate
+		changed := last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval)
+		h.trust.learn(changed, a.Rate.Interval, sent)
 		if b.Check != permit.Unchecked && a.Next == permit.Done {
 			h.trust.fits = true
 		}
-		if last := h.rate; last.Interval > 0 && (a.Rate.Permits != last.Permits || a.Rate.Interval != last.Interval) {
+		if changed {
 			// The state may not fit the new rate: the permits of a PER_CLIENT client stay when another client sets it. If this reply is a
 			// rejection, the check follows it.
 			h.checks.nextAudit = time.Time{}
@@ -128,11 +130,12 @@ func (h *hints) forgetTTL() { h.locked(func() { h.noTTLUntil = time.Time{} }) }
 
 // healed records that a heal for the given cause, which began at the given instant, has ended, and whether all adds up now.
 func (h *hints) healed(c permit.HealCause, began time.Time, whole bool) {
-	h.locked(func() {
+	if c == permit.Unchecked {
+		return // it need not have added up
+	}
+	h.locked(func() { // adding up a large set takes no more than 1 % of the time
+		h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
 		h.trust.fits = h.trust.fits || whole && !h.trust.since.After(began)
-		if c != permit.Unchecked { // adding up a large set takes no more than 1 % of the time
-			h.checks.postpone(began.Add(max(checkEvery(h.rate.Interval), 100*time.Since(began))))
-		}
 	})
 }
 
@@ -160,12 +163,10 @@ type trust struct {
 	seen  time.Time // when the last of these calls was sent
 }
 
-// learn records that the reply to a call sent at the given instant has the rate r, where the one before had the rate last. Between two
-// calls another client may have set a rate and another one; the hash knows of those set with KeepState.
-func (t *trust) learn(last, r permit.Rate, sent time.Time) {
-	first := last.Interval == 0 || sent.Sub(t.seen) > r.Interval
-	changed := last.Interval > 0 && (r.Permits != last.Permits || r.Interval != last.Interval)
-	if first || changed {
+// learn records that the reply to a call sent at the given instant has a rate with that interval, and whether the one before had another.
+// Between two calls another client may have set a rate and another one; the hash knows of those set with KeepState.
+func (t *trust) learn(changed bool, interval time.Duration, sent time.Time) {
+	if changed || sent.Sub(t.seen) > interval { // the first has been seen at the zero time
 		*t = trust{saw: changed, since: time.Now()}
 	}
 	t.seen = sent

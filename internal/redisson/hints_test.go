@@ -39,6 +39,8 @@ func TestSurplus(t *testing.T) {
 		is(offValue, "all that was in use when it began has expired")
 		h.healed(permit.Checked, time.Now(), false)
 		is(offValue, "a heal whose reply was lost, or that left it, says nothing")
+		h.healed(permit.Unchecked, time.Now(), true)
+		is(offValue, "nor does one that need not add up")
 		h.healed(permit.Checked, time.Now(), true)
 		is(ofRelease, "one that has ended does")
 		began := time.Now()

@@ -97,6 +97,7 @@ func (f *fitting) step(ctx context.Context) (more bool, err error) {
 		}
 	case len(f.ids) > 0:
 		id, other := f.ids[0], *f.of
+		other.hints = nil // they are of our client's permits
 		if other.Keys = NewKeys(f.of.Keys.Hash, id); other.Keys.Value != f.of.Keys.Value {
 			ours, err := other.isClient(ctx, id)
 			if err = possible(err); err != nil {
