@@ -278,8 +278,8 @@ func TestOverFullAnyState(t *testing.T) {
 	})
 }
 
-func causeOf(lowered bool) permit.HealCause {
-	if lowered {
+func causeOf(believed bool) permit.HealCause {
+	if believed {
 		return permit.Believed
 	}
 	return permit.Checked

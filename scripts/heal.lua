@@ -282,14 +282,14 @@ local left = rate - permits
 if value then
   local sum = value + freed + permits
   lost, surplus = math.max(0, rate - sum), math.max(0, sum - rate)
-  if surplus > 0 and value + freed <= rate and not cooling and says(ARGV[2], 'leave') then
-    save(freed)
-    surplus = 0
-    return done()
-  end
-  local known = tonumber(string.match(ARGV[2], '%d+') or 0) == rate and instant(conf[7]) <= now
-  if surplus > 0 and value + freed <= rate and not cooling and known then
-    left = left + trim(surplus)
+  if surplus > 0 and value + freed <= rate and not cooling then
+    if says(ARGV[2], 'leave') then
+      save(freed)
+      surplus = 0
+      return done()
+    elseif tonumber(string.match(ARGV[2], '%d+') or 0) == rate and instant(conf[7]) <= now then
+      left = left + trim(surplus)
+    end
   end
 else
   restored = rate

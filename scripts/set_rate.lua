@@ -15,7 +15,7 @@
 -- ARGV[7]   minGap, ms, 0 for none
 -- Returns   {0} nothing was written: the limiter has no rate
 --           {1, later, others} done; later: 1 but for the permits in use, of which there are too many for one
---           call: value has fallen as the rate has, below 0 if need be, and heal settles it;
+--           call: value has fallen as far as the rate has, below 0 if need be, and heal settles it;
 --           others: 1 the permits of other clients may not fit the new rate, or expire before their interval is over,
 --           and the caller settles them as well
 
@@ -74,13 +74,13 @@ if not keeps or (was and was ~= ARGV[4]) then
   end
   redis.call('SET', KEYS[2], string.format('%.0f', gain(rate, 0)))
 else
+  if old and (old ~= rate or before ~= interval) then -- heal is to drop none of the grants under another rate
+    redis.call('HSET', KEYS[1], 'keptUntil', string.format('%.0f', math.min(now + math.max(interval, before or 0), 9007199254740992)))
+  end
   -- More may be in use than the new rate allows. Redisson sets value to 0 and leaves the members, and each that expires would
   -- free a permit which the new rate does not have. Here value falls below 0 by as many: the first permit comes back exactly
   -- when the window has room for it, a higher rate soon after finds all that is in use, and what is given back frees none that
   -- the rate lacks.
-  if old and (old ~= rate or before ~= interval) then -- heal is to drop none of the grants under another rate
-    redis.call('HSET', KEYS[1], 'keptUntil', string.format('%.0f', math.min(now + math.max(interval, before or 0), 9007199254740992)))
-  end
   local stored = redis.call('GET', KEYS[2])
   local value = tonumber(stored)
   --#use whole

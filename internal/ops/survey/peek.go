@@ -89,8 +89,9 @@ func (st *State) peek(permits int64) (Peek, error) {
 	// The repair: marks and blocks that hold nothing any more, and grants that are ahead of the clock.
 	before := sumOf(live)
 	live = st.settle(live, now, till, ends)
-	beyond := left+before-sumOf(live) > rate
-	if left = min(rate, left+before-sumOf(live)); st.Whole && len(live) == 0 {
+	left += before - sumOf(live)
+	beyond := left > rate
+	if left = min(rate, left); st.Whole && len(live) == 0 {
 		left = rate
 	}
 	if !enough || unmarked {

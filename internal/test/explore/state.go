@@ -154,6 +154,9 @@ func (k key) memberOf(id permit.ID) (found member, ok bool) {
 	return member{}, false
 }
 
+// instantFields are the fields of the hash that hold an instant.
+var instantFields = []string{"coolDown", "reopenUntil", "keptUntil"}
+
 // encodeKeys appends what Redis holds, with instants relative to now, so that states are the same that differ in their
 // instant alone. What known returns takes the place of an id.
 func (s *state) encodeKeys(b []byte, known func(id string) string) []byte {
@@ -176,7 +179,7 @@ func (s *state) encodeKeys(b []byte, known func(id string) string) []byte {
 		case k.hash != nil:
 			for _, f := range slices.Sorted(maps.Keys(k.hash)) {
 				b = append(append(b, f...), 0)
-				if f == "coolDown" || f == "reopenUntil" || f == "keptUntil" {
+				if slices.Contains(instantFields, f) {
 					t, _ := strconv.ParseInt(k.hash[f], 10, 64)
 					b = instant(b, t)
 				} else {

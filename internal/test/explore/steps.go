@@ -483,7 +483,7 @@ func (w *world) nextInstant(s *state) (next int64) {
 		if k.ttl > 0 {
 			consider(s.now + k.ttl)
 		}
-		for _, f := range []string{"coolDown", "reopenUntil", "keptUntil"} {
+		for _, f := range instantFields {
 			t, _ := strconv.ParseInt(k.hash[f], 10, 64)
 			consider(t)
 		}
