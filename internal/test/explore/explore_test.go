@@ -115,7 +115,8 @@ var mutations = []mutation{
 	{"a refund in a cool-down is free at once", "give_back", "gain(math.min(back, math.max(0, rate - value)), value)", "math.min(back, math.max(0, rate - value))", 0, "ask cool refund time", 4, "in a cool-down"},
 	{"a refund in a cool-down is lost", "give_back", "if value and not malformed", "if till <= now and value", 0, "ask cool refund time", 4, "do not add up"},
 	{"a reservation that ends in a cool-down is free at once", "reserve", "gain(math.min(back - n, rate - value), value)", "math.min(back - n, rate - value)", 0, "cool reserve time", 4, "in a cool-down"},
-	{"a cool-down forgets grants for a reservation", "cool_down", "over = over - owed", "owed = 0", 0, "cool reserve time", 5, "are left"},
+	{"a cool-down forgets grants for a reservation", "cool_down", "left = math.min(0, spare - over)",
+		"over = over - spare for _, t in ipairs(times) do local n = math.max(0, math.min(over, sums[t])) sums[t], over = sums[t] - n, over - n end left = math.min(0, -over)", 0, "cool reserve time", 5, "are left"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask reserve time", 5, "takes longer"},
 }
 
