@@ -29,7 +29,7 @@ type contestant struct {
 func contestants() []contestant {
 	list := []contestant{
 		{name: "ours", open: openOurs}, {name: "ours-endable", endable: true, open: openOurs},
-		{name: "script", open: openScript}, {name: "least", open: openLeast},
+		{name: "script", open: openScript}, {name: "least", open: openLeast}, {name: "least-go-redis", open: openLeastByGoRedis},
 		{name: "redis_rate", open: openRedisRate}, {name: "redis_rate-autopipeline", open: openAutoPipelined}, {name: "redis_rate-rueidis", open: openRueidis},
 		{name: "java-" + newestRedisson, java: true, open: openJava(newestRedisson)}, {name: "java-" + olderRedisson, java: true, open: openJava(olderRedisson)},
 	}

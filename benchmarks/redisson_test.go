@@ -184,3 +184,18 @@ func openLeast(t require.TestingT, at place, j job) *session {
 	s.close = func() { client.Close(); _ = s.rdb.Close() }
 	return s
 }
+
+// openLeastByGoRedis is openLeast with plain go-redis, one EVALSHA a request.
+func openLeastByGoRedis(t require.TestingT, at place, j job) *session {
+	s := openRedisson(t, at, j)
+	script, keys := redis.NewScript(leastText), make([][]string, j.Limiters)
+	for i := range keys {
+		keys[i] = keysOf(j.name(i))
+	}
+	s.ask = func(ctx context.Context, i int) (bool, error) {
+		reply, err := script.EvalSha(ctx, s.rdb, keys[i], seedMember()).Int64Slice()
+		return err == nil && reply[2] == 0, err
+	}
+	require.NoError(t, script.Load(context.Background(), s.rdb).Err())
+	return s
+}

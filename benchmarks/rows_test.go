@@ -44,9 +44,9 @@ func rows() (list []row) {
 	}
 	add("expiring", redisson+"|ours-endable|least", load{callers: 64, interval: 250 * time.Millisecond}.run)
 	for _, callers := range []int{1, 8, 64, 512} {
-		add(fmt.Sprintf("limiters-%d", callers), redisson+"|ours-endable|redis_rate.*|least", load{callers: callers, limiters: many}.run)
+		add(fmt.Sprintf("limiters-%d", callers), redisson+"|ours-endable|redis_rate.*|least.*", load{callers: callers, limiters: many}.run)
 	}
-	add("limiters-expiring", redisson+"|redis_rate.*|least", load{callers: 64, limiters: many, interval: time.Second}.run)
+	add("limiters-expiring", redisson+"|redis_rate.*|least.*", load{callers: 64, limiters: many, interval: time.Second}.run)
 	add("link", "ours|limit-gcra|redis_rate.*|least", load{callers: 256, limiters: many}.run).at = farAway
 	add("processes", "ours|script|redis_rate", load{callers: 16, processes: 4}.run)
 	for _, processes := range []int{1, 2, 8} {
