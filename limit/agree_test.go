@@ -78,7 +78,7 @@ func TestLocalAndSharedAgree(t *testing.T) {
 						local.(calls.Settler).Settle(now.UnixMicro(), shared.lastEpoch(), &x)
 						q.Spend = false
 					}
-					o := redistest.Must(shared.calls.Ask(ctx, q))(rt)
+					o := redistest.Must(shared.calls.Request(ctx, ratelimiter.OperationAllow, q))(rt)
 					d := local.Take(q, shared.lastEpoch())
 					require.Equal(rt, d.Outcome(q), o, "%+v of %+v", q, a)
 					if _, ok := local.(calls.Settler); ok && d.Granted && q.Spend {
@@ -120,7 +120,7 @@ func TestAgreeOnLargeProducts(t *testing.T) {
 					if a.model().Reserves {
 						q.AtMost = atMost.Microseconds()
 					}
-					got := redistest.Must(shared.calls.Ask(ctx, q))(t)
+					got := redistest.Must(shared.calls.Request(ctx, ratelimiter.OperationAllow, q))(t)
 					require.Equal(t, local.Take(q, shared.lastEpoch()).Outcome(q), got, "%s %v: %+v", kind, r, q)
 					return got.Mark
 				}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/ops/rights"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
-	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -17,13 +16,16 @@ import (
 func TestKeys(t *testing.T) {
 	names, keys := []string{"api", "a:b", "a", "%", "x:gcra"}, []string{"", "u", "b:u", "}", "}}", "{", "{}", "{a}b", "%7D", "%", "用户", " "}
 	seen := map[string]string{}
+	keysOf := func(name, key string, a Algorithm) []string {
+		return redistest.Must(NewShared(&redis.Client{}, name, a))(t).For(key).Keys()
+	}
 	for _, name := range names {
 		for _, key := range keys {
 			for kind, a := range every() {
 				if kind == "token bucket" {
 					continue // it is the gcra
 				}
-				keys := calls.RedisKeys(name, key, signatureOf(a), a.model().Script.Keys)
+				keys := keysOf(name, key, a)
 				require.Len(t, keys, a.model().Script.Keys)
 				require.Equal(t, redistest.HashTag(keys[0]), redistest.HashTag(keys[len(keys)-1]))
 				require.NotEqual(t, keys[0], redistest.HashTag(keys[0]), "%q %q has no tag", name, key)
@@ -38,14 +40,14 @@ func TestKeys(t *testing.T) {
 	a := GCRA{per(10, time.Second), 20}
 	require.Equal(t, signatureOf(a), signatureOf(TokenBucket(a)))
 	require.NotEqual(t, signatureOf(a), signatureOf(DebtBucket{a.Rate, a.Burst, 1}))
-	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, calls.RedisKeys("api", "", signatureOf(a), 1))
+	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, keysOf("api", "", a))
 	require.Equal(t, []string{"limit2:{api}:sliding_log2:1:1000000", "limit2:{api}:sliding_log2:1:1000000:grants"},
-		calls.RedisKeys("api", "", signatureOf(SlidingLog{per(1, time.Second)}), 2))
+		keysOf("api", "", SlidingLog{per(1, time.Second)}))
 	l := redistest.Must(NewShared(&redis.Client{}, "api", a))(t)
-	require.Equal(t, calls.RedisKeys("api", "v", signatureOf(a), 1), l.For("u").For("v").Keys())
-	require.Equal(t, calls.RedisKeys("api", "", signatureOf(a), 1), l.For("u").For("").Keys())
-	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", calls.RedisKeys("api", "user 42", signatureOf(a), 1)[0])
-	require.Equal(t, redistest.HashTag(calls.RedisKeys("api", "u", "x", 1)[0]), redistest.HashTag(calls.RedisKeys("other", "u", "y", 1)[0]),
+	require.Equal(t, keysOf("api", "v", a), l.For("u").For("v").Keys())
+	require.Equal(t, keysOf("api", "", a), l.For("u").For("").Keys())
+	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", keysOf("api", "user 42", a)[0])
+	require.Equal(t, redistest.HashTag(keysOf("api", "u", a)[0]), redistest.HashTag(keysOf("other", "u", FixedWindow{per(1, time.Second)})[0]),
 		"all limiters of a key share its slot")
 }
 

@@ -190,7 +190,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 						q.AtMost = random.Int64N(40)
 					}
 					before := text(t, rdb, l)
-					r, err := l.calls.Ask(ctx, q)
+					r, err := l.calls.Request(ctx, ratelimiter.OperationAllow, q)
 					require.NoError(t, err, what)
 					if kind != "sliding log" {
 						st, ok := a.model().Stored(before)

@@ -119,7 +119,7 @@ func TestCounterIsExact(t *testing.T) {
 			local := &slidingCounter{permits: permits, interval: interval, length: interval, start: start, previous: count}
 			for _, n := range []int64{1, permits/2 + random.Int64N(permits/2), permits} {
 				q := calls.Demand{Now: now, N: n}
-				got := redistest.Must(l.calls.Ask(ctx, q))(t)
+				got := redistest.Must(l.calls.Request(ctx, ratelimiter.OperationAllow, q))(t)
 				require.Equal(t, local.Take(q, calls.Epoch{}).Outcome(q), got, "%d of %d, %d µs of %d", n, count, rest, interval)
 			}
 		}
@@ -141,7 +141,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 		local.Take(calls.Demand{Now: now.UnixMicro(), N: 1, Spend: true}, calls.Epoch{})
 		for i := range 60 {
 			q := calls.Demand{Now: now.UnixMicro(), Spend: i%7 > 0, N: 70_000 + int64(i)}
-			got := redistest.Must(l.calls.Ask(ctx, q))(t)
+			got := redistest.Must(l.calls.Request(ctx, ratelimiter.OperationAllow, q))(t)
 			require.Equal(t, local.Take(q, calls.Epoch{}).Outcome(q), got, "%v, call %d", step, i)
 			if now = now.Add(step); !got.Granted {
 				now = now.Add(got.Wait)

@@ -88,14 +88,14 @@ type Shared struct {
 
 // Of returns the limiter of a key.
 func (c *Limiter) Of(key string) Shared {
-	keys := RedisKeys(c.Name, key, c.signature, c.Now().Script.Keys)
+	keys := keysOf(c.Name, key, c.signature, c.Now().Script.Keys)
 	return Shared{config: c, key: key, keys: keys, slot: keys[0]}
 }
 
 // With is Of for requests that are decided by the setting own. They have one Redis key with the signature each in it, whatever own
 // is, but what is known of it is kept apart for own, whose signature is the last.
 func (c *Limiter) With(key string, own *Setting, each, signature string) Shared {
-	keys := RedisKeys(c.Name, key, each, 1)
+	keys := keysOf(c.Name, key, each, 1)
 	return Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature, own: own}
 }
 
@@ -113,13 +113,13 @@ func (s *Shared) Now() *Setting {
 // Request makes a request and tells the Hooks of it.
 func (s *Shared) Request(ctx context.Context, op ratelimiter.Operation, q Demand) (Outcome, error) {
 	if len(s.config.Hooks) == 0 { // asked would do the same, but a rejection that is known takes a fifth less time so
-		return s.Ask(ctx, q)
+		return s.ask(ctx, q)
 	}
-	return s.config.asked(ctx, op, q.N, func() (Outcome, error) { return s.Ask(ctx, q) })
+	return s.config.asked(ctx, op, q.N, func() (Outcome, error) { return s.ask(ctx, q) })
 }
 
-// Ask is Request without the Hooks.
-func (s *Shared) Ask(ctx context.Context, q Demand) (Outcome, error) {
+// ask is Request without the Hooks.
+func (s *Shared) ask(ctx context.Context, q Demand) (Outcome, error) {
 	if err := s.check(ctx, q); err != nil {
 		return Outcome{}, err
 	}

@@ -35,18 +35,18 @@ func (s *Shared) redisKeys(n *Setting) []string {
 	if n.Generation == "" {
 		return s.keys
 	}
-	return RedisKeys(s.config.Name, s.key, s.config.signature+":"+n.Generation, len(s.keys))
+	return keysOf(s.config.Name, s.key, s.config.signature+":"+n.Generation, len(s.keys))
 }
 
 // Layout is part of the Redis keys and is raised when all of what they hold is written in another way, so that
 // processes of the old and the new version do not read each other's.
 const Layout = "limit2"
 
-// RedisKeys returns the Redis keys of the limiter of one key. Their hash tag is that key, or the name if it is
+// keysOf returns the Redis keys of the limiter of one key. Their hash tag is that key, or the name if it is
 // empty, so that they share a slot. The parameters are part of the Redis keys, since the state of one limiter
 // means nothing to a limiter with others, unless WithFleetParameters. Of the second, which few algorithms have, is what was granted to
 // which process; the others have that in the first.
-func RedisKeys(name, key, signature string, count int) []string {
+func keysOf(name, key, signature string, count int) []string {
 	state := Layout + ":{" + name + "}:" + signature
 	if key != "" {
 		state = Layout + ":" + name + ":{" + braces.Replace(key) + "}:" + signature

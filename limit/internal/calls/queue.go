@@ -124,7 +124,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	behind := left > 0 && s.config.queues.busy(s.slot)
 	if behind {
 		err = s.check(ctx, Demand{N: n})
-	} else if o, err = s.Ask(ctx, w.demand(begin)); err == nil {
+	} else if o, err = s.ask(ctx, w.demand(begin)); err == nil {
 		if o.Granted {
 			return o, Sleep(ctx, o.Wait)
 		}
@@ -133,7 +133,7 @@ func (s *Shared) wait(ctx context.Context, n int64, timeout time.Duration) (Outc
 	}
 	if err == nil && left < math.MaxInt64 && (behind || s.Now().Reserves) { // see lateLocked
 		var p Outcome
-		p, err = s.Ask(ctx, Demand{N: n})
+		p, err = s.ask(ctx, Demand{N: n})
 		o.Wait, o.Degraded = max(o.Wait, p.Wait), o.Degraded || p.Degraded
 	}
 	if err != nil {
