@@ -123,8 +123,10 @@ func (l *RateLimiter) AllowAtMost(ctx context.Context, permits int64) (got int64
 			break
 		}
 	}
-	if l.want.Policy != nil && errors.Is(err, ErrUnavailable) && ctx.Err() == nil {
-		return l.takeLocally(ctx, permits)
+	if l.want.Policy != nil && errors.Is(err, ErrUnavailable) {
+		if h.Health().Await(ctx.Done(), h.System.Closed); ctx.Err() == nil && h.Health().Down() {
+			return l.takeLocally(ctx, permits)
+		}
 	}
 	if err != nil {
 		return 0, Result{}, err

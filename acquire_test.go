@@ -774,7 +774,7 @@ func TestAllowAtMostBesideWaiters(t *testing.T) {
 func TestAllowAtMostOffline(t *testing.T) {
 	inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
 		w.granted(1)
-		w.rdb.AddHook(redistest.OnCommand(func(context.Context, redis.Cmder, redis.ProcessHook) error { return io.EOF }))
+		goesAway(w, cutOff(w, refusedDial))
 		_, _, err := w.l.AllowAtMost(w.ctx, 3)
 		require.ErrorIs(t, err, ErrUnavailable)
 		got, r, err := w.l.OnOutage(FailOpen()).AllowAtMost(w.ctx, 3)
@@ -789,6 +789,27 @@ func TestAllowAtMostOffline(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	})
+}
+
+// TestAllowAtMostWithoutReplies loses the replies to a call that takes what there is, and to no other. It checks that no policy decides,
+// as there is no outage.
+func TestAllowAtMostWithoutReplies(t *testing.T) {
+	for _, p := range []OutagePolicy{FailOpen(), LocalQuota(overall(10, time.Second), 1)} {
+		inWorld(t, overall(10, time.Second), func(t *testing.T, w *world) {
+			w.granted(1)
+			w.rdb.AddHook(redistest.OnCommand(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+				err := next(ctx, cmd)
+				if strings.HasPrefix(cmd.Name(), "eval") {
+					err = io.EOF
+				}
+				return err
+			}))
+			got, r, err := w.l.OnOutage(p).AllowAtMost(w.ctx, 3)
+			require.ErrorIs(t, err, ErrUnavailable)
+			require.Zero(t, got)
+			require.Zero(t, r)
+		})
+	}
 }
 
 // TestHandlesAreRemembered checks that the limiter of a name is the same value, made without allocating.

@@ -53,8 +53,8 @@ var (
 	errClientBody = errors.New("gateway: the body of the request")
 )
 
-// A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
-// platform takes, nothing is bounded.
+// A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout, and a Close, by which net/http
+// reads what is left of a short body, no longer than unreadTimeout. Between two, however long the platform takes, nothing is bounded.
 type clientBody struct {
 	io.ReadCloser
 	mu      sync.Mutex
@@ -81,11 +81,13 @@ func (b *clientBody) deadline(t time.Time) {
 func (b *clientBody) Read(p []byte) (int, error) {
 	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
-	b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errStalled
-	} else if err != nil && err != io.EOF {
-		err = fmt.Errorf("%w: %w", errClientBody, err)
+		err = errStalled // and the deadline stays: nobody is to wait for the rest
+	} else {
+		b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
+		if err != nil && err != io.EOF {
+			err = fmt.Errorf("%w: %w", errClientBody, err)
+		}
 	}
 	if err != nil {
 		b.mu.Lock()
@@ -93,6 +95,18 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 	}
 	return n, err
+}
+
+// Close is that of io.Closer.
+func (b *clientBody) Close() error {
+	b.mu.Lock()
+	ended := b.ended
+	b.mu.Unlock()
+	if !ended {
+		b.deadline(time.Now().Add(unreadTimeout))
+		defer b.deadline(time.Time{})
+	}
+	return b.ReadCloser.Close()
 }
 
 // end ends the use of the ResponseWriter. The server may read what is left of the body, to use the connection again.

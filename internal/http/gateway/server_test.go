@@ -4,6 +4,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -269,6 +270,7 @@ func TestNothingIsCutThatGoesOn(t *testing.T) {
 // TestStalledBody checks that a client of which no byte of its body comes any more gets 408, a minute after the last one.
 func TestStalledBody(t *testing.T) {
 	reads := platform(func(r *http.Request) (*http.Response, error) {
+		defer r.Body.Close() // as a RoundTripper has to
 		_, err := io.Copy(io.Discard, r.Body)
 		return nil, err
 	})
@@ -284,6 +286,42 @@ func TestStalledBody(t *testing.T) {
 		synctest.Wait()
 		require.Contains(t, s.all(), "408 Request Timeout")
 		require.Contains(t, s.all(), "Proxy-Status: rrl-gateway; error=http_request_error")
+	})
+}
+
+// TestBodyThatIsLeftUnread has the base end a request without its body. It checks that a client which does not send the rest gets
+// the response after unreadTimeout, and that for one which sends it the base may take as long as it likes.
+func TestBodyThatIsLeftUnread(t *testing.T) {
+	t.Run("never sent", func(t *testing.T) {
+		closes := platform(func(r *http.Request) (*http.Response, error) {
+			_ = r.Body.Close()
+			return nil, errors.New("the platform has closed the connection")
+		})
+		served(t, 0, closes, func(t *testing.T, p *pipes, _ *reports) {
+			s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\nx")
+			time.Sleep(unreadTimeout + time.Second)
+			synctest.Wait()
+			require.Contains(t, s.all(), "502 Bad Gateway")
+		})
+	})
+	t.Run("sent at last", func(t *testing.T) {
+		slow := platform(func(r *http.Request) (*http.Response, error) {
+			_ = r.Body.Close()
+			select {
+			case <-time.After(10 * unreadTimeout):
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			}
+			return nil, errors.New("the platform has closed the connection")
+		})
+		served(t, 0, slow, func(t *testing.T, p *pipes, _ *reports) {
+			s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 2\r\n\r\nx")
+			time.Sleep(time.Second)
+			s.send("y")
+			time.Sleep(11 * unreadTimeout)
+			synctest.Wait()
+			require.Contains(t, s.all(), "502 Bad Gateway")
+		})
 	})
 }
 
