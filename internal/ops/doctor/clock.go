@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
+	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // clockTolerance is how far ahead of Redis a grant may be dated without a finding: what a clock that is set by NTP
@@ -90,9 +91,14 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	if worst.Raw != "" {
 		by = word(worst.Writers())
 	}
-	if p.main.Problem != nil || st.WrongType() != nil { // heal would end with an error; that is a finding of its own
+	_, layouts := layoutCount(st)
+	switch {
+	case p.main.Problem != nil || st.WrongType() != nil: // heal would end with an error; that is a finding of its own
 		fix = say("set the clocks by NTP; the grant is by %s", by)
-	} else {
+	case layouts[wire.LayoutLc0I] > 0: // a mark has the layout that this reads as little as any other
+		when := word("no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks")
+		fix = say("set the clocks by NTP: the grants are by %s; once %s: %s", by, when, fix.only(when))
+	default:
 		fix = say("%s; set the clocks by NTP: the grants are by %s", fix, by)
 	}
 	f := p.of(st, "clock", Warning, fix, "the dates of %s are up to %v ahead of the clock of Redis", Counted(n, "member"), ahead.Round(time.Millisecond))

@@ -62,6 +62,8 @@ func hash(pairs ...any) act {
 	return func(w *ward) { w.do(redisDo(append([]any{"hset", w.name}, pairs...)...)) }
 }
 
+func unset(field string) act { return func(w *ward) { w.do(redisDo("hdel", w.name, field)) } }
+
 // rate sets the hash of a limiter of 10 permits in a minute.
 func rate(typ int) act { return hash("rate", 10, "interval", 60_000, "type", typ, "keepAliveTime", 0) }
 
@@ -299,6 +301,8 @@ func TestStates(t *testing.T) {
 		"a clock that is fast": {
 			{acts{rate(0), value(8), member("", java(1)[wire.LayoutBc0ILong], -m), grant(1, s)}, "clock", Warning,
 				"the dates of 1 member are up to.*mark the grants: rrl heal NAME --write; after 1m0.001s, give the permits back: rrl heal NAME --write;.*Redisson 3.21.0 and later"},
+			{acts{unset("keepAliveTime"), redisKey("del", "permits"), member("", java(1)[wire.LayoutLc0I], -m), value(9)}, "clock", Warning,
+				"set the clocks by NTP: .*; once no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks: mark the grants: rrl heal NAME --write"},
 		},
 		"a clock that was fast": {
 			{acts{rate(0), value(9), markedGrant(1, -h, 20*s)}, "clock", Warning,
