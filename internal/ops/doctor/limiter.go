@@ -371,7 +371,7 @@ func noTTL(main *survey.State, states ...*survey.State) Text {
 	return Text{}
 }
 
-// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, which keeps all keys until
+// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, or more if it has more, which keeps all keys until
 // nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that, it is the
 // end of all TTLs, if the limiter is to stay.
 func (p *patient) keeping(st *survey.State) Text {
@@ -380,7 +380,7 @@ func (p *patient) keeping(st *survey.State) Text {
 		why = word("not all clients were looked at, of which one may be Redisson before 3.38.0, which never renews a TTL")
 	}
 	if why.String() == "" {
-		flags := []string{"--keep-alive " + p.main.Rate.Interval.String()}
+		flags := []string{"--keep-alive " + max(p.main.Rate.Interval, p.main.Rate.KeepAlive).String()}
 		if st.ClientID != "" {
 			flags = append(flags, Flag("--client", st.ClientID))
 		}

@@ -266,7 +266,9 @@ func TestStates(t *testing.T) {
 		},
 		"TTL": {
 			{acts{rate(0), value(9), grant(1, 0), expire("", 20*s)}, "ttl", Warning, "the limiter expires in.*permits are in use for"},
-			{acts{expire("", 2*m)}, "ttl", Warning, "the hash expires in 2m0s, and its permits do not: the limiter is gone then, unless a caller renews it"},
+			{acts{expire("", 2*m)}, "ttl", Warning, "the hash expires in 2m0s, and its permits do not: the limiter is gone then, unless a caller renews it.*--keep-alive 1m0s "},
+			{acts{hash("keepAliveTime", 3_600_000)}, "ttl", Warning, "the hash expires in .*--keep-alive 1h0m0s "},
+			{acts{hash("keepAliveTime", 0)}, "ttl", Warning, "the hash expires in .*--keep-alive 1m0s "},
 			then(healthy, expire("permits", 2*m), expire("value", 2*m)),
 			{acts{expire("permits", 5*s)}, "ttl", Warning, "the grants expire in"},
 			{acts{expire("permits", 2*m), func(w *ward) { w.do(redisDo("persist", w.key("value"))) }}, "ttl", Info, "the value has no TTL but the grants have one"},
