@@ -252,7 +252,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	case st.Problem != nil && !isAbsent(st.Problem):
 		text = oneLine(st.Problem)
 	case st.Problem == nil:
-		text = fmt.Sprintf("%s %s, expires: %s", st.Rate.Type, survey.RateText(st.Rate), expires(st.TTLs[0]))
+		text = fmt.Sprintf("%s %s, %s", st.Rate.Type, survey.RateText(st.Rate), expires(st.TTLs[0]))
 		if st.Rate.Type == permit.Overall || st.ClientID != "" {
 			text += "; available " + left(&v.Row) + v.Headline().String()
 		}
@@ -262,7 +262,7 @@ func (w *beforeAfter) show(when string, st *survey.State) error {
 	}
 	value := "none"
 	if st.HasValue {
-		value = visibleName(st.Value)
+		value = cmp.Or(visibleName(st.Value), `""`)
 	}
 	_, err := fmt.Fprintf(w.out, "%-7s %s: %s; value %s, %s\n", when, visibleName(st.Name), text, value, permit.Counted(st.Count, "member"))
 	return err

@@ -32,16 +32,16 @@ func TestWriting(t *testing.T) {
 	running := regexp.MustCompile(`[\d.]+m?s|\d+m\d\ds|\d+h\d\dm`) // durations
 	for _, c := range []struct{ args, after string }{
 		{"release $ --permits 2", "available 6 of 10"},
-		{"set-rate $ --permits 7", "OVERALL 7/1m, expires: does not expire; available 3 of 7"},
+		{"set-rate $ --permits 7", "OVERALL 7/1m, does not expire; available 3 of 7"},
 		{"cool-down $ --for 1h --reopen 1m", "cool-down for 59m"},
 		{"lift $", "available 3 of 7"},
 		{"heal $", "available 3 of 7"},
-		{"set-rate $ --interval 1h --keep-alive 2h --min-gap 1ms --type overall --forget", "OVERALL 7/1h gap 1ms, expires: expires in "},
-		{"set-rate $ --rate 8/min", "OVERALL 8/1m gap 1ms, expires: expires in "},
+		{"set-rate $ --interval 1h --keep-alive 2h --min-gap 1ms --type overall --forget", "OVERALL 7/1h gap 1ms, expires in "},
+		{"set-rate $ --rate 8/min", "OVERALL 8/1m gap 1ms, expires in "},
 		{"set-rate $ --rate 100/d --min-gap 1s --keep-alive 0", "OVERALL 100/24h gap 1s, "},
 		{"delete $", "no limiter"},
 		{"set-rate $ --rate 5/10s --create", "OVERALL 5/10s"},
-		{"set-rate $ --rate OVERALL_9/10s_gap_1s", "OVERALL 9/10s gap 1s, expires: does not expire"},
+		{"set-rate $ --rate OVERALL_9/10s_gap_1s", "OVERALL 9/10s gap 1s, does not expire"},
 		{"set-rate $ --rate OVERALL_9/10s", "OVERALL 9/10s, "},
 		{"delete $", "no limiter"},
 		{"set-rate $ --permits 3 --interval 5s --create", "OVERALL 3/5s"},
@@ -128,7 +128,7 @@ func TestDryRunOfBrokenLimiters(t *testing.T) {
 
 	// The keys expire in the copy as they do here.
 	require.NoError(t, l.rdb.PExpire(ctx, name, time.Hour).Err())
-	require.Regexp(t, `after   .*expires: expires in (59m|1h)`, l.ok("heal", name))
+	require.Regexp(t, `after   .*expires in (59m|1h)`, l.ok("heal", name))
 
 	// JSON says that nothing was written.
 	type written struct {
