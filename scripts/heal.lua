@@ -1,6 +1,6 @@
 -- SPDX-License-Identifier: Apache-2.0
--- heal: has value and the permits in the set add up to the rate, and nothing in the set that has no effect any more, such as
--- what has expired in a set of 512 members or fewer; a bounded part a call.
+-- heal: has value and the permits in the set add up to the rate, and nothing in the set that has no effect any more; a
+-- bounded part a call.
 --
 -- In a cool-down what expires before its end joins it. Otherwise members that lie ahead of the clock are marked, the
 -- marks whose time is up are spent, and void blocks are lifted, from the newest member to the clock and among the oldest.
@@ -192,14 +192,6 @@ elseif not begun then
   -- there that have been passed by the clock.
   if tend(redis.call('ZRANGE', KEYS[3], 0, 511, 'WITHSCORES')) == 192 then
     return go_on()
-  end
-  -- A small set keeps nothing that has expired: a Redisson that cannot read such a member fails in every call until it has gone.
-  local old = redis.call('ZCARD', KEYS[3]) <= 512 and redis.call('ZRANGEBYSCORE', KEYS[3], '(0', string.format('%.0f', now - interval)) or {}
-  for i = 1, #old do
-    if byte(old[i], 2) ~= 126 and byte(old[i], 9) ~= 126 then
-      freed = freed + permits_of(old[i])
-      replace(old[i])
-    end
   end
 end
 

@@ -371,9 +371,9 @@ func noTTL(main *survey.State, states ...*survey.State) Text {
 	return Text{}
 }
 
-// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, or more if it has more, which keeps all keys until
-// nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that, it is the
-// end of all TTLs, if the limiter is to stay.
+// keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, or more if it has more, which
+// keeps all keys until nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that,
+// it is the end of all TTLs, if the limiter is to stay.
 func (p *patient) keeping(st *survey.State) Text {
 	why := noTTL(p.main, p.states()...)
 	if p.more {
