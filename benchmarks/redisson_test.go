@@ -45,6 +45,13 @@ func openRedisson(t require.TestingT, at place, j job) *session {
 
 func keysOf(name string) []string { return []string{name, valueKey(name), permitsKey(name)} }
 
+func keysOfAll(j job) (keys [][]string) {
+	for i := range j.Limiters {
+		keys = append(keys, keysOf(j.name(i)))
+	}
+	return keys
+}
+
 // heldIn compares what callers were told with the values of the limiters and the members of their sets. The sets of a lossy
 // contestant may hold a little less than the values tell, since two of its grants can become one member.
 func heldIn(ctx context.Context, rdb redis.UniversalClient, j job, told []int64, lossy bool) error {
@@ -173,10 +180,7 @@ var leastText string
 func openLeast(t require.TestingT, at place, j job) *session {
 	s := openRedisson(t, at, j)
 	client := redistest.Must(rueidis.NewClient(rueidis.ClientOption{InitAddress: at.addrs, DisableCache: true, AlwaysPipelining: true}))(t)
-	script, keys := rueidis.NewLuaScript(leastText), make([][]string, j.Limiters)
-	for i := range keys {
-		keys[i] = keysOf(j.name(i))
-	}
+	script, keys := rueidis.NewLuaScript(leastText), keysOfAll(j)
 	s.ask = func(ctx context.Context, i int) (bool, error) {
 		reply, err := script.Exec(ctx, client, keys[i], []string{seedMember()}).AsIntSlice()
 		return err == nil && reply[2] == 0, err
@@ -188,10 +192,7 @@ func openLeast(t require.TestingT, at place, j job) *session {
 // openLeastByGoRedis is openLeast with plain go-redis, one EVALSHA a request.
 func openLeastByGoRedis(t require.TestingT, at place, j job) *session {
 	s := openRedisson(t, at, j)
-	script, keys := redis.NewScript(leastText), make([][]string, j.Limiters)
-	for i := range keys {
-		keys[i] = keysOf(j.name(i))
-	}
+	script, keys := redis.NewScript(leastText), keysOfAll(j)
 	s.ask = func(ctx context.Context, i int) (bool, error) {
 		reply, err := script.EvalSha(ctx, s.rdb, keys[i], seedMember()).Int64Slice()
 		return err == nil && reply[2] == 0, err

@@ -53,8 +53,8 @@ var (
 	errClientBody = errors.New("gateway: the body of the request")
 )
 
-// A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout, and a Close, by which net/http
-// reads what is left of a short body, no longer than unreadTimeout. Between two, however long the platform takes, nothing is bounded.
+// A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
+// platform takes, nothing is bounded.
 type clientBody struct {
 	io.ReadCloser
 	mu      sync.Mutex
@@ -82,7 +82,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errStalled // and the deadline stays: nobody is to wait for the rest
+		err = errStalled // the deadline stays, since net/http reads the rest of a short body before it responds
 	} else {
 		b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
 		if err != nil && err != io.EOF {
@@ -95,18 +95,6 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 	}
 	return n, err
-}
-
-// Close is that of io.Closer.
-func (b *clientBody) Close() error {
-	b.mu.Lock()
-	ended := b.ended
-	b.mu.Unlock()
-	if !ended {
-		b.deadline(time.Now().Add(unreadTimeout))
-		defer b.deadline(time.Time{})
-	}
-	return b.ReadCloser.Close()
 }
 
 // end ends the use of the ResponseWriter. The server may read what is left of the body, to use the connection again.

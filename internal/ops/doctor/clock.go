@@ -95,7 +95,7 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	switch {
 	case p.main.Problem != nil || st.WrongType() != nil: // heal would end with an error; that is a finding of its own
 		fix = say("set the clocks by NTP; the grant is by %s", by)
-	case layouts[wire.LayoutLc0I] > 0: // a mark has the layout that this reads as little as any other
+	case layouts[wire.LayoutLc0I] > 0: // every mark has a layout that these versions cannot read
 		when := word("no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks")
 		fix = say("set the clocks by NTP: the grants are by %s; once %s: %s", by, when, fix.only(when))
 	default:
