@@ -106,6 +106,34 @@ func TestDoctorOfVersionsThatDoNotMix(t *testing.T) {
 	}
 }
 
+// TestDoctorOfMixedLayouts follows what the doctor advises where two versions do not mix: an interval after the last call of the other
+// one, and whichever of the two stays, the limiter has all of its permits once it is healed. Until then calls fail, or take random
+// bytes for permits, as in TestStrangers.
+func TestDoctorOfMixedLayouts(t *testing.T) {
+	t.Parallel()
+	for _, pair := range [][2]string{{"3.15.5", "4.7.0"}, {"3.16.8", "4.7.0"}, {"3.15.5", "3.16.8"}, {"3.15.5", "3.34.1"}, {"3.16.8", "3.20.1"}} {
+		for _, stays := range pair {
+			t.Run(strings.Join(pair[:], " and ")+", "+stays+" stays", func(t *testing.T) {
+				t.Parallel()
+				l := newTrouble(t, listed(t, stays), 5, time.Second)
+				for _, v := range pair {
+					require.True(t, fleet.peer(t, listed(t, v)).truth(t, "tryAcquire", l.name, 1))
+				}
+				checks, _ := l.findings()
+				require.Equal(t, []string{"layouts"}, checks)
+				time.Sleep(time.Second)
+				r := redistest.Must((&doctor.Doctor{Survey: survey.New(l.rdb)}).Limiter(l.Context(), l.name))(l)
+				require.Len(t, r.Findings[0].Alternatives, 1)
+				require.Len(t, r.Findings[0].Alternatives[0].Commands, 1)
+				require.Regexp(t, "^rrl heal .* --write$", string(r.Findings[0].Alternatives[0].Commands[0]))
+				require.NoError(t, l.limiter.Admin().Heal(t.Context()))
+				require.True(t, l.javaTries(5))
+				require.False(t, l.javaTries(1))
+			})
+		}
+	}
+}
+
 // TestDoctorOfAMixedRedis has three Redisson versions that read each other's members and two Go processes use the same
 // limiters of one server. The doctor has nothing to complain of, meanwhile and afterwards: what it found would be noise to
 // somebody on call.

@@ -1,6 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
--- heal: has value and the permits in the set add up to the rate, and nothing in the set that has no effect any more; a
--- bounded part a call.
+-- heal: has value and the permits in the set add up to the rate, and no mark or block in the set that has no effect any more; a
+-- bounded part a call. Grants that have expired stay, unless it is told to reclaim them: under a longer interval, which
+-- another client may set, they would count once more.
 --
 -- In a cool-down what expires before its end joins it. Otherwise members that lie ahead of the clock are marked, the
 -- marks whose time is up are spent, and void blocks are lifted, from the newest member to the clock and among the oldest.
@@ -23,7 +24,8 @@
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
---           add up whatever there is to do before; leave: what is too much stays so; a number: the rate that the state is known to
+--           add up whatever there is to do before; leave: what is too much stays so;
+--           reclaim: what has expired goes; a number: the rate that the state is known to
 --           have been of. Under another one, without a number, and until keptUntil, what is too much comes off value
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
@@ -74,7 +76,7 @@ local byte, char, sub, floor = string.byte, string.char, string.sub, math.floor
 --#use replace
 
 --#use says
-local long = says(ARGV[2], 'long')
+local long, reclaims = says(ARGV[2], 'long'), says(ARGV[2], 'reclaim')
 --#use join
 --#use as_grant
 --#use join_early
@@ -150,9 +152,9 @@ local function tend(page)
   local n = 0
   for i = 1, #page, 2 do
     local m, score, done = page[i], tonumber(page[i + 1]), false
-    if score <= now and byte(m, 2) ~= 126 and byte(m, 9) ~= 126 then
+    if score <= now and not reclaims and byte(m, 2) ~= 126 and byte(m, 9) ~= 126 then
       done = false -- neither a mark nor a block
-    elseif is_spent(m) then
+    elseif is_spent(m) or reclaims and score > 0 and score <= now - interval then
       replace(m)
       freed, done = freed + permits_of(m), true
     elseif is_void(m, score) then

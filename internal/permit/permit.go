@@ -193,6 +193,7 @@ const (
 	Unchecked HealCause = iota // a call is not to check; what is healed was found otherwise
 	Checked                    // the state is checked now and then
 	Believed                   // whoever asks for it believes the grants, as after a lower rate: what is left goes first
+	Ordered                    // by an operator: as Believed, and what has expired goes
 )
 
 // A Reply is the reply to an acquire call.

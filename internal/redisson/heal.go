@@ -58,7 +58,7 @@ func (l *Limiter) HealStep(ctx context.Context, typ permit.Type, c permit.HealCa
 
 // surplus returns what becomes of permits that are too many, and the rate that the state is known to have been of.
 func (l *Limiter) surplus(c permit.HealCause) (surplus, int64) {
-	if c == permit.Believed {
+	if c == permit.Believed || c == permit.Ordered {
 		return offValue, 0
 	}
 	return l.hints.surplus()
@@ -67,7 +67,7 @@ func (l *Limiter) surplus(c permit.HealCause) (surplus, int64) {
 func (l *Limiter) healStep(ctx context.Context, typ permit.Type, c permit.HealCause, too surplus, known int64, members int, state HealState) (next HealState, done bool, err error) {
 	s := l.Scripts.Heal
 	words := words(word{l.SharedClock, "mark"}, word{l.LongLength, "long"}, word{c != permit.Unchecked, "check"}, word{too == stays, "leave"},
-		word{too == ofRelease, strconv.FormatInt(known, 10)})
+		word{c == permit.Ordered, "reclaim"}, word{too == ofRelease, strconv.FormatInt(known, 10)})
 	args := append([]any{wire(typ), words, l.now(), members}, state...)
 	raw, err := l.send(ctx, s, l.Keys.Of(typ), args...)
 	if err != nil {

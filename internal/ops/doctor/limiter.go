@@ -281,8 +281,8 @@ func (p *patient) layouts() (list []Finding) {
 		if readers != "" {
 			continue
 		}
-		when := word("all Java services have versions of one group, and Go writes its format")
-		fix := say("bring all Java services to one group of versions, and Go to its format; then %s", p.healing(st)).only(when)
+		when := word("for an interval all Java services have had versions of one group, and Go has written its format")
+		fix := say("bring all Java services to one group of versions, and Go to its format; an interval later %s", p.healing(st)).only(when)
 		if slices.Contains(layouts, wire.LayoutUnknown) {
 			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
 		}

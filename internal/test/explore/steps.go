@@ -51,7 +51,7 @@ func (w *world) steps() (list []step) {
 			add("settle", (*world).settle)
 			add("check", (*world).check)
 			add("heal", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Checked) })
-			add("healer", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Believed) })
+			add("healer", func(w *world, s *state, p, l int) (bool, error) { return w.heal(s, p, l, permit.Ordered) })
 			add("release", (*world).release)
 			for _, n := range []int64{w.Rate, w.Rate - 1, 0} {
 				add("reserve", func(w *world, s *state, p, l int) (bool, error) { return w.extend(s, p, l, n, false) })
