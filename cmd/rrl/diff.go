@@ -56,6 +56,7 @@ type drift struct {
 	File    string     `json:"file,omitempty"`
 	Redis   string     `json:"redis,omitempty"`
 	Fix     doctor.Cmd `json:"fix,omitempty"`
+	If      string     `json:"if,omitempty"` // the condition of Fix, which only somebody who knows the services can say
 
 	want permit.Rate // that of the file
 }
@@ -131,14 +132,15 @@ func compareRate(want []*wanted, to doctor.Target, l *survey.State) *drift {
 			named = w
 		}
 	}
-	switch {
-	case named == nil:
+	if named == nil {
 		return &drift{Limiter: l.Name, What: "other", Redis: l.Rate.String()}
-	case l.Problem != nil:
-		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(to, l.Name, named.rate)}
+	}
+	when := doctor.WhenExpiring(named.rate.KeepAlive, l).String()
+	if l.Problem != nil {
+		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(to, l.Name, named.rate), If: when}
 	}
 	r := named.rate
-	return &drift{Limiter: l.Name, What: "differs", File: r.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, r),
+	return &drift{Limiter: l.Name, What: "differs", File: r.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, r), If: when,
 		want: permit.Rate{Type: permit.Type(r.Type), Permits: r.Permits, Interval: r.Interval, KeepAlive: r.KeepAlive, MinGap: r.MinGap}}
 }
 
@@ -154,13 +156,17 @@ func setRateCommand(to doctor.Target, name string, r ratelimiter.Rate, flags ...
 
 func writeDrift(out io.Writer, d drift) error {
 	var err error
+	fix := visible(string(d.Fix))
+	if d.If != "" {
+		fix = "if " + d.If + ": " + fix
+	}
 	switch d.What {
 	case "absent":
-		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visibleName(d.Limiter), d.File, visible(string(d.Fix)))
+		_, err = fmt.Fprintf(out, "%s: not in Redis; the file has %s\n    fix: %s\n", visibleName(d.Limiter), d.File, fix)
 	case "other":
 		_, err = fmt.Fprintf(out, "%s: not in the file; Redis has %s\n", visibleName(d.Limiter), d.Redis)
 	default:
-		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visibleName(d.Limiter), visible(d.Redis), d.File, visible(string(d.Fix)))
+		_, err = fmt.Fprintf(out, "%s: Redis has %s; the file has %s\n    fix: %s\n", visibleName(d.Limiter), visible(d.Redis), d.File, fix)
 	}
 	return err
 }

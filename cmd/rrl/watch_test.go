@@ -163,6 +163,12 @@ rules:
 	_, out, _ = l.run("diff", file)
 	require.NotContains(t, out, l.base+"absent")
 
+	// A keep-alive has its condition where somebody may use the limiter who does not renew it.
+	write("rules: [{name: r, match: {hosts: [a.b]}, limits: [{name: " + l.base + "a, permits: 10, interval: 1m, keep_alive: 1h}]}]")
+	const when = "only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL"
+	l.ends(exitSick, "    fix: if "+when+": rrl set-rate "+l.base+"a"+l.at()+" --type overall --permits 10 --interval 1m0s --keep-alive 1h0m0s", "diff", file, "--match", match)
+	require.Equal(t, when, values[drift](t, l.ends(exitSick, "", "diff", file, "--match", match, "--json"))[0].If)
+
 	for text, want := range map[string]string{
 		"rules: [{name: r, match: {hosts: [a.b]}, limits: [{name: x}]}]": "no limit in it has a rate",
 		"rules: [{nam: x}]": "nam",

@@ -128,6 +128,17 @@ func TestDrift(t *testing.T) {
 	list := both()
 	require.Len(t, list, 1)
 	require.Equal(t, []any{"drift", Warning, "fix it"}, []any{list[0].Check, list[0].Severity, list[0].Fix})
+	want.KeepAlive = time.Hour // somebody may use it who does not renew the TTL that it would get
+	for _, ttl := range []time.Duration{-1, 10 * time.Second} {
+		w.do(hash("keepAliveTime", 0), value(10))
+		if ttl > 0 {
+			require.NoError(t, w.rdb.PExpire(w.ctx, w.name, ttl).Err())
+			require.NoError(t, w.rdb.PExpire(w.ctx, "{"+w.name+"}:value", ttl).Err())
+		}
+		list = both()
+		require.Equal(t, "if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: fix it", list[len(list)-1].Fix)
+		require.Empty(t, list[len(list)-1].Commands)
+	}
 	w.do(hash("rate", "x"))
 	require.Equal(t, "malformed", both()[0].Check, "which has no rate to compare")
 }

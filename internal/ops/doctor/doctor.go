@@ -348,15 +348,10 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if found == "" {
 		return nil
 	}
-	fix, when := run(set), Text{}
-	switch {
-	case want.Type != p.main.Rate.Type:
-		when = word("the permits in use may be forgotten, as they are with another type")
-	case want.KeepAlive > 0 && p.main.TTLs[0] == -1 && noTTL(p.main, p.states()...).String() != "":
-		when = word("only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL")
-	}
-	if when.String() != "" {
-		fix = say("if %s: %s", when, fix.only(when))
+	fix := p.ifRenewed(want.KeepAlive, run(set))
+	if want.Type != p.main.Rate.Type {
+		forgotten := word("the permits in use may be forgotten, as they are with another type")
+		fix = say("if %s: %s", forgotten, fix.only(forgotten))
 	}
 	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
 }

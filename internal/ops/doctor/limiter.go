@@ -130,14 +130,21 @@ func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
 		interval = "--interval " + (time.Duration(n) * time.Millisecond).String()
 	}
+	var keep time.Duration
+	if n := redisson.Instant(fields["keepAliveTime"]); n >= 1 && n < 1<<43 {
+		keep = time.Duration(n) * time.Millisecond
+	}
 	fix = p.asType(func(typ permit.Type) Text {
 		flags := []string{permits, interval, "--type " + strings.ToLower(typ.String())}
+		if keep > 0 {
+			flags = append(flags, "--keep-alive "+keep.String())
+		}
 		if typ == permit.PerClient && !p.main.GrantsShow() && len(p.clients) > 0 {
 			flags = append(flags, Flag("--client", p.clients[0].ClientID))
 		}
 		return run(p.rrl("set-rate", append(flags, "--write")...))
 	})
-	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
+	return p.ifRenewed(keep, fix), strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
 }
 
 // settingRate returns what setRate does as all that is to be done.
@@ -369,6 +376,23 @@ func noTTL(main *survey.State, states ...*survey.State) Text {
 		return word("it is not known who uses it, which may be Redisson before 3.38.0, which never renews a TTL")
 	}
 	return Text{}
+}
+
+// WhenExpiring returns the condition on which a limiter may be given a keep-alive, if that gives it a TTL which it does not have and
+// somebody may use it who does not renew one.
+func WhenExpiring(keep time.Duration, main *survey.State, states ...*survey.State) Text {
+	if keep <= 0 || main.Rate.KeepAlive > 0 && main.TTLs[0] >= 0 || noTTL(main, states...).String() == "" {
+		return Text{}
+	}
+	return word("only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL")
+}
+
+// ifRenewed adds that condition to what gives a limiter a keep-alive.
+func (p *patient) ifRenewed(keep time.Duration, fix Text) Text {
+	if when := WhenExpiring(keep, p.main, p.states()...); when.String() != "" {
+		return say("if %s: %s", when, fix.only(when))
+	}
+	return fix
 }
 
 // keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, or more if it has more, which

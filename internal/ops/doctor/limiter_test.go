@@ -326,6 +326,12 @@ func TestStates(t *testing.T) {
 			{acts{hash("minGap", 12_000)}, "min-gap", Warning, "with at least 12s between permits, requests for one permit get 5 of the 7 permits in 1m0s.*--min-gap 8.571s"},
 			then(healthy, hash("rate", 1, "minGap", 99_000)),
 			{acts{hash("rate", int64(1)<<50, "minGap", 100)}, "min-gap", Warning, "get 600 of.*--min-gap 0s"},
+			{acts{hash("rate", 10, "minGap", 30_000, "keepAliveTime", 3_600_000), member("", java(1)[wire.LayoutBc0ILong], s), value(9)}, "min-gap", Warning,
+				"if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --min-gap 6s --write"},
+		},
+		"a hash without a type, which has a keep-alive": {
+			{acts{hash("rate", 10, "interval", 60_000, "keepAliveTime", 3_600_000), value(9), member("", java(1)[wire.LayoutBc0ILong], s)}, "malformed", Critical,
+				"the hash has no type.*if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --permits 10 --interval 1m0s --type overall --keep-alive 1h0m0s --write"},
 		},
 		"a brace": {
 			{acts{func(w *ward) { w.name += "{b" }, rate(0)}, "slot", Info, "this Redis is no cluster"},

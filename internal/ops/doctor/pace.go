@@ -51,6 +51,6 @@ func (p *patient) minGap() []Finding {
 		return nil
 	}
 	gap := (r.Interval / time.Duration(min(r.Permits, math.MaxInt32))).Truncate(time.Millisecond)
-	return []Finding{p.of(p.main, "min-gap", Warning, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write")),
+	return []Finding{p.of(p.main, "min-gap", Warning, p.ifRenewed(r.KeepAlive, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write"))),
 		"with at least %v between permits, requests for one permit get %d of the %d permits in %v", r.MinGap, (r.Interval+r.MinGap-1)/r.MinGap, r.Permits, r.Interval)}
 }
