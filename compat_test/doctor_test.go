@@ -79,6 +79,20 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 		}
 		require.True(l, found)
 
+		if v.since("3.38.0") {
+			require.NoError(l, l.rdb.HSet(l.Context(), l.name, "keepAliveTime", "abc").Err())
+			_, err := l.java.call("tryAcquire", l.name, 1)
+			require.ErrorContains(l, err, "attempt to compare number with nil")
+			require.EqualValues(l, 1, redistest.Must(l.rdb.Get(l.Context(), l.value()).Int64())(l), "the permit is taken")
+			checks, _ = l.findings()
+			require.Equal(l, []string{"malformed"}, checks)
+			require.NoError(l, l.rdb.HSet(l.Context(), l.name, "keepAliveTime", 0).Err()) // as is advised
+			require.True(l, l.javaTries(1))
+			require.False(l, l.javaTries(1))
+			checks, _ = l.findings()
+			require.Empty(l, checks)
+		}
+
 		if v.since("3.52.0") {
 			l.java.must(l, "release", l.name, 2)
 			checks, _ = l.findings()
@@ -86,7 +100,7 @@ func TestDoctorOfJavasLimiters(t *testing.T) {
 			require.NoError(l, l.limiter.Admin().Heal(l.Context()))
 			checks, _ = l.findings()
 			require.Empty(l, checks)
-			require.EqualValues(l, 2, redistest.Must(l.rdb.Get(l.Context(), l.value()).Int64())(l), "what was released and not acquired is taken back")
+			require.Zero(l, redistest.Must(l.rdb.Get(l.Context(), l.value()).Int64())(l), "what was released and not acquired is taken back")
 		}
 	})
 }

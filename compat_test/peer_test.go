@@ -31,7 +31,7 @@ const (
 
 // javaOptions keep a peer small and its start short.
 var javaOptions = []string{
-	"-Xmx128m", "-Xss256k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
+	"-Xmx128m", "-Xss256k", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-XX:TieredStopAtLevel=1", "-Xshare:auto",
 	"--add-opens", "java.base/java.lang=ALL-UNNAMED",
 	"-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true",
 	"-Dio.netty.noPreferDirect=true",

@@ -81,6 +81,12 @@ func number(s string) (float64, bool) {
 	return f, err == nil || math.IsInf(f, 0)
 }
 
+// IsNumber reports whether the scripts read a field of the hash as a number, as Redisson does.
+func IsNumber(field string) bool {
+	_, ok := number(field)
+	return ok
+}
+
 // Instant returns the instant in ms that a field of the hash holds, as the scripts read it. It returns 0 for a field
 // that is empty, no number, or before 1970, and 2^53 for a later instant than that. A fraction is rounded up.
 func Instant(field string) float64 {

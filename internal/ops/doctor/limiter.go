@@ -157,12 +157,32 @@ func (p *patient) settingRate(fields map[string]string) Text {
 	return fix
 }
 
+// noKeepAlive returns the end of a keep-alive that is none.
+func (p *patient) noKeepAlive() Text {
+	fix := run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
+		meant := say("type %s is meant", p.main.Fields["type"])
+		fix = say("if %s: %s", meant, fix.only(meant))
+	}
+	return fix
+}
+
 // malformed finds a hash that is not that of a limiter: its fields are wrong, or missing.
 func (p *patient) malformed() []Finding {
-	if p.main.Problem == nil || p.main.Types[0] != "hash" {
+	if p.main.Types[0] != "hash" {
 		return nil
 	}
 	fields := p.main.Fields
+	if p.main.Problem == nil {
+		keep, ok := fields["keepAliveTime"]
+		if !ok || redisson.IsNumber(keep) || p.foreign() {
+			return nil
+		}
+		f := p.of(p.main, "malformed", Critical, p.noKeepAlive(), "%s is %s", "keepAliveTime", strconv.Quote(shorten(keep)))
+		f.Java = `from 3.38.0 on every acquire fails with "attempt to compare number with nil", and takes its permits`
+		f.Go = "it counts as no keep-alive"
+		return []Finding{f}
+	}
 	if !errors.Is(p.main.Problem, permit.ErrNotInitialized) {
 		text := strings.TrimPrefix(p.main.Problem.Error(), permit.ErrMalformed.Error()+": ")
 		fix := p.settingRate(fields)
@@ -170,11 +190,7 @@ func (p *patient) malformed() []Finding {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
 			fix = p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
 		case strings.HasPrefix(text, "keepAliveTime"):
-			fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
-			if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
-				meant := say("type %s is meant", fields["type"])
-				fix = say("if %s: %s", meant, fix.only(meant))
-			}
+			fix = p.noKeepAlive()
 		}
 		field, value, _ := strings.Cut(text, " is ")
 		return []Finding{p.of(p.main, "malformed", Critical, fix, "%s is %s", field, value)}

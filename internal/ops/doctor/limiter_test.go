@@ -329,6 +329,11 @@ func TestStates(t *testing.T) {
 			{acts{hash("rate", 10, "minGap", 30_000, "keepAliveTime", 3_600_000), member("", java(1)[wire.LayoutBc0ILong], s), value(9)}, "min-gap", Warning,
 				"if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --min-gap 6s --write"},
 		},
+		"a keep-alive that is no number": {
+			{acts{rate(0), hash("keepAliveTime", "abc"), value(9), grant(1, s)}, "malformed", Critical, `keepAliveTime is "abc"\n.*hset NAME keepAliveTime 0`},
+			{acts{hash("keepAliveTime", "")}, "malformed", Critical, `keepAliveTime is ""`},
+			then(healthy, hash("keepAliveTime", -1)),
+		},
 		"a hash without a type, which has a keep-alive": {
 			{acts{hash("rate", 10, "interval", 60_000, "keepAliveTime", 3_600_000), value(9), member("", java(1)[wire.LayoutBc0ILong], s)}, "malformed", Critical,
 				"the hash has no type.*if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --permits 10 --interval 1m0s --type overall --keep-alive 1h0m0s --write"},
