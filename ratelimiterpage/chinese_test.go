@@ -148,7 +148,7 @@ func TestFindingsInChinese(t *testing.T) {
 		broken func(name, value, permits string)
 		want   string
 	}{
-		"surplus":    {func(_, value, _ string) { do("set", value, 500) }, "剩余 500 个，集合中 2 个，比速率 10 多 492 个许可"},
+		"surplus":    {func(_, value, _ string) { do("set", value, 500) }, "剩余 500 个，集合中 2 个，共 502 个许可，比速率 10 多 492 个"},
 		"stuck":      {func(_, value, permits string) { do("set", value, 0); do("del", permits) }, "10 个许可中剩余 0 个，没有在用的"},
 		"value":      {func(_, value, _ string) { do("del", value) }, "没有剩余许可的值，而 10 个许可中有 2 个在用"},
 		"malformed":  {func(name, _, _ string) { do("hset", name, "rate", "x") }, `rate 的值是 "x"`},

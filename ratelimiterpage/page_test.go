@@ -235,7 +235,7 @@ func TestLimiterPage(t *testing.T) {
 
 	s.do("set", "{"+name+"}:value", 1)
 	p = s.get("limiter?name=" + name + "&check=1")
-	require.Contains(t, p.body, "1 left and 7 in the set are 2 permits less than the rate of 10")
+	require.Contains(t, p.body, "1 left and 7 in the set make 8 permits, 2 less than the rate of 10")
 	require.Contains(t, p.body, `<code class="fix long">rrl heal `+name+` --redis redis://`+rdb.Options().Addr+`/0 --user default --write</code> <button type="button" class="copy"`)
 
 	s.do("zadd", "{"+name+"}:permits", now.Add(-30*time.Hour).UnixMilli(), java)

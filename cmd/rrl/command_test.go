@@ -175,7 +175,7 @@ func TestLs(t *testing.T) {
 	require.Contains(t, out, "cooling")
 	require.NotContains(t, out, "orders")
 	require.Contains(t, ls("--limit", "2"), "There are more: --limit 0 lists all")
-	require.Contains(t, l.ok("ls", "--match", l.base+"nothing*"), "There are no such limiters in 127.0.0.1:")
+	require.Contains(t, l.ok("ls", "--match", l.base+"nothing*"), "No name of a limiter in 127.0.0.1:")
 	_, _, errs := l.run("ls", "--match", l.base+"*", "--max-keys", "1", "--remains")
 	require.Contains(t, errs, "the list is not complete: the search was given up after")
 
@@ -221,7 +221,7 @@ func TestInspect(t *testing.T) {
 		"limiter    " + name, "rate       10 permits in any 1m, OVERALL", "available  5 of 10; one permit is granted at once",
 		"rate = 10", "value      {" + name + "}:value = 4  does not expire", "4 members",
 		"1 by Redisson 3.17.0 to 3.20 (Bc0I/13); 3 by Go (Bc0I/21 Go)",
-		"warning    surplus: 4 left and 7 in the set are 1 permit more than the rate of 10; rrl doctor " + name + l.at() + " explains it",
+		"warning    surplus: 4 left and 7 in the set make 11 permits, 1 more than the rate of 10; rrl doctor " + name + l.at() + " explains it",
 		"GRANTED (UTC)", "1970-01-01 00:00:00.001", "08616263646566676801000000",
 	} {
 		require.Contains(t, out, want)

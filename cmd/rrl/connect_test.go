@@ -102,7 +102,7 @@ func TestUnixSocket(t *testing.T) {
 	path := filepath.Join(dir, "s")
 	redistest.Start(t, "--unixsocket", path)
 	l := &live{T: t, url: "unix://" + path}
-	require.Contains(t, l.ok("ls"), "There are no such limiters in "+path)
+	require.Contains(t, l.ok("ls"), "There are no limiters in "+path)
 }
 
 // A node of a cluster is enough to see all of it, whether the URL says that it is one or not.
@@ -174,7 +174,7 @@ func TestTLS(t *testing.T) {
 		code int
 		want string
 	}{
-		"--tls-ca CA --tls-cert CERT --tls-key KEY": {command.ExitOK, "There are no such limiters"},
+		"--tls-ca CA --tls-cert CERT --tls-key KEY": {command.ExitOK, "There are no limiters"},
 		"": {command.ExitDown, "--tls-ca names the file of those who signed it"},
 		"--tls-ca CA --redis rediss://localhost:" + port: {command.ExitDown, "its certificate has another name"},
 		"--tls-ca CA":                     {command.ExitDown, "--tls-cert and --tls-key"},

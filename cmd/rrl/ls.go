@@ -155,8 +155,10 @@ func (l *lister) run(ctx context.Context, s *survey.Survey, q survey.Query) erro
 		}
 		if n > 0 {
 			fmt.Fprintf(l.out, "\n%s\n", sum.line(visible(l.where)))
+		} else if len(errs) == 0 && q.Match == "" {
+			fmt.Fprintf(l.out, "There are no limiters in %s.\n", visible(l.where))
 		} else if len(errs) == 0 {
-			fmt.Fprintf(l.out, "There are no such limiters in %s.\n", visible(l.where))
+			fmt.Fprintf(l.out, "No name of a limiter in %s matches %s.\n", visible(l.where), visible(q.Match))
 		}
 		if more {
 			fmt.Fprintln(l.out, thereAreMore)

@@ -240,11 +240,11 @@ func (p *patient) balance() (list []Finding) {
 			}
 			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %s left, and none in use", value+expired, Counted(rate, "permit")))
 		case value+sum < rate:
-			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set are %s less than the rate of %d",
-				value, sum, Counted(rate-value-sum, "permit"), rate))
+			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set make %s, %d less than the rate of %d",
+				value, sum, Counted(value+sum, "permit"), rate-value-sum, rate))
 		case value+sum > rate:
-			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set are %s more than the rate of %d",
-				value, sum, Counted(value+sum-rate, "permit"), rate))
+			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set make %s, %d more than the rate of %d",
+				value, sum, Counted(value+sum, "permit"), value+sum-rate, rate))
 		}
 	}
 	return list
@@ -299,6 +299,10 @@ func (p *patient) layouts() (list []Finding) {
 				}
 				return -1
 			}, readers)
+			if y == wire.LayoutUnknown {
+				parts = append(parts, say("%d of a layout that no known version writes", count[y]))
+				continue
+			}
 			parts = append(parts, say("%d of %s (%s)", count[y], word(y.String()), word(y.Writers())))
 		}
 		if readers != "" {
@@ -389,7 +393,7 @@ func noTTL(main *survey.State, states ...*survey.State) Text {
 		}
 	}
 	if !byGo || hidden {
-		return word("it is not known who uses it, which may be Redisson before 3.38.0, which never renews a TTL")
+		return word("who uses it is not known: it may be Redisson before 3.38.0, which never renews a TTL")
 	}
 	return Text{}
 }
@@ -571,7 +575,7 @@ func (p *patient) deadClients() []Finding {
 	}
 	st := dead[0]
 	f := p.of(p.main, "dead-clients", Warning, p.unlinking(dead),
-		"%s%d of %s without an acquire for an hour or more, and without a TTL of their keys; one is %s", p.atLeast(), len(dead), Counted(len(p.clients), "client"), st.ClientID)
+		"%s%d of %s: no acquire for an hour or more, and no TTL of their keys; one is %s", p.atLeast(), len(dead), Counted(len(p.clients), "client"), st.ClientID)
 	return []Finding{f}
 }
 

@@ -236,13 +236,13 @@ func TestStates(t *testing.T) {
 			then(healthy, grant(3, 2*h)),
 		},
 		"balance": {
-			{acts{rate(0), value(5), grant(3, s)}, "lost", Warning, "5 left and 3 in the set are 2 permits less than the rate of 10"},
+			{acts{rate(0), value(5), grant(3, s)}, "lost", Warning, "5 left and 3 in the set make 8 permits, 2 less than the rate of 10"},
 			then(healthy, grant(1, h), grant(1, s)),
-			{acts{grant(4, 2*s)}, "surplus", Warning, "5 left and 9 in the set are 4 permits more than the rate of 10"},
+			{acts{grant(4, 2*s)}, "surplus", Warning, "5 left and 9 in the set make 14 permits, 4 more than the rate of 10"},
 		},
 		"a large set is added up in steps": {
 			then(healthy, hash("rate", 5000, "interval", 60_000, "type", 0), grants(3000, 0), value(2000)),
-			{acts{value(1999)}, "lost", Warning, "1999 left and 3000 in the set are 1 permit less than the rate of 5000"},
+			{acts{value(1999)}, "lost", Warning, "1999 left and 3000 in the set make 4999 permits, 1 less than the rate of 5000"},
 		},
 		"value": {
 			{acts{rate(0), grant(3, s)}, "value", Critical, "there is no value, with 3 of 10 permits in use"},
@@ -290,7 +290,7 @@ func TestStates(t *testing.T) {
 		},
 		"dead clients": {
 			then(healthy, rate(1), grantOf(":a", 10, 30*m), valueOf(":a", 0)),
-			{acts{grantOf(":b", 10, 2*h), valueOf(":b", 0)}, "dead-clients", Warning, "1 of 2 clients without an acquire.*:value:b"},
+			{acts{grantOf(":b", 10, 2*h), valueOf(":b", 0)}, "dead-clients", Warning, "1 of 2 clients: no acquire.*:value:b"},
 			then(healthy, expire("permits:b", m), expire("value:b", m)),
 		},
 		"a huge set": {
@@ -418,7 +418,7 @@ func TestLayouts(t *testing.T) {
 		}
 	}
 	list := both(wire.LayoutUnknown, wire.LayoutFI)
-	require.Contains(t, list[len(list)-1].Found, "1 of unknown")
+	require.Contains(t, list[len(list)-1].Found, "1 of a layout that no known version writes")
 }
 
 // TestSlowClock shows that a grant which comes during the sample with a date before it is that of a slow clock.
