@@ -66,7 +66,7 @@ func (e *Error) Error() string {
 	if e.Limiter != "" {
 		fmt.Fprintf(&b, " (limiter %q", e.Limiter)
 		if e.Wait > 0 {
-			fmt.Fprintf(&b, ", %v to wait", e.Wait)
+			fmt.Fprintf(&b, ", %v to wait", e.Wait.Round(time.Millisecond))
 		}
 		b.WriteString(")")
 	}

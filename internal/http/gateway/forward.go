@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/http/httputil"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -27,6 +28,9 @@ func defaultBase() http.RoundTripper {
 	return t
 }
 
+// connectionFields are about one connection and the message on it. ReverseProxy or the Transport removes or sets them.
+var connectionFields = []string{"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+
 func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
 		Transport:     g.transport,
@@ -39,7 +43,8 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			for name := range pr.Out.Header {
 				// Servers that hand fields to programs as variables, such as CGI, take _ for -.
 				switch field := http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-")); {
-				case field == TokenHeader, field == "Proxy-Authorization", field == "Forwarded", strings.HasPrefix(field, "X-Forwarded-"):
+				case field == TokenHeader, field == "Proxy-Authorization", field == "Forwarded", strings.HasPrefix(field, "X-Forwarded-"),
+					field != http.CanonicalHeaderKey(name) && slices.Contains(connectionFields, field):
 					delete(pr.Out.Header, name)
 				}
 			}
