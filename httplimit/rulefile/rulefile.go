@@ -9,6 +9,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/httplimit"
@@ -127,6 +128,11 @@ func Parse(data []byte, opts ...Option) ([]httplimit.Rule, error) {
 	data, err := textfile.UTF8(data)
 	if err != nil {
 		return nil, &Error{Problem: err.Error()}
+	}
+	for i, line := range bytes.Split(data, []byte("\n")) {
+		if !utf8.Valid(line) { // package json would make it U+FFFD
+			return nil, &Error{Line: i + 1, Problem: "it is not in UTF-8"}
+		}
 	}
 	parse := parseYAML
 	if bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {

@@ -347,6 +347,19 @@ func TestUTF16(t *testing.T) {
 	}
 }
 
+// TestOtherEncodings has files that are in neither: the line of the first wrong character, in YAML as in JSON.
+func TestOtherEncodings(t *testing.T) {
+	for file, want := range map[string]string{
+		"rules:\n- name: caf\xe9\n":                  "rulefile: line 2: it is not in UTF-8",
+		"\xef\xbb\xbfrules: []\n# caf\xe9\n":         "rulefile: line 2: it is not in UTF-8",
+		"{\n\"rules\": [{\"name\": \"caf\xe9\"}]}":   "rulefile: line 2: it is not in UTF-8",
+		"\xff\xfe\x00\x00r\x00\x00\x00u\x00\x00\x00": "rulefile: it is in UTF-32; save it as UTF-8",
+	} {
+		_, err := Parse([]byte(file))
+		require.EqualError(t, err, want, "%q", file)
+	}
+}
+
 // TestStatusOfAnotherKind checks that the error names both forms that are taken.
 func TestStatusOfAnotherKind(t *testing.T) {
 	_, err := Parse([]byte("rules:\n- detectors:\n  - status: \"429\"\n"))

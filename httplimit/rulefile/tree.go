@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -79,7 +78,7 @@ func problem(err error) string {
 // counted from 0 or from 1.
 func lineOf(data []byte, err error) int {
 	for i, line := range bytes.Split(data, []byte("\n")) {
-		if !utf8.Valid(line) || bytes.ContainsFunc(line, isControl) {
+		if bytes.ContainsFunc(line, isControl) {
 			return i + 1
 		}
 	}
@@ -214,11 +213,6 @@ func fromYAML(y *yaml.Node, depth int) (*node, error) {
 
 // parseJSON parses JSON itself, because the YAML parser does not read all of JSON, such as tabs and some escapes.
 func parseJSON(data []byte) (*node, error) {
-	for i, line := range bytes.Split(data, []byte("\n")) {
-		if !utf8.Valid(line) { // package json would make it U+FFFD
-			return nil, &Error{Line: i + 1, Problem: "it is not in UTF-8"}
-		}
-	}
 	p := &jsonParser{data: data, d: json.NewDecoder(bytes.NewReader(data))}
 	p.d.UseNumber()
 	n, err := p.value(maxDepth)

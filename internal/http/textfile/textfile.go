@@ -20,6 +20,8 @@ func UTF8(data []byte) ([]byte, error) {
 	}
 	var order binary.ByteOrder
 	switch {
+	case bytes.HasPrefix(data, []byte("\xff\xfe\x00\x00")):
+		return nil, errors.New("it is in UTF-32; save it as UTF-8")
 	case bytes.HasPrefix(data, []byte("\xff\xfe")):
 		order = binary.LittleEndian
 	case bytes.HasPrefix(data, []byte("\xfe\xff")):
