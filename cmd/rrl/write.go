@@ -21,6 +21,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/ops/view"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/goredisson/ratelimiter/internal/wire"
 	"github.com/redis/go-redis/v9"
 	"github.com/urfave/cli/v3"
 )
@@ -161,6 +162,9 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 		if err == nil {
 			after.Node = before.Node
 			err = w.show("after", after)
+			if mixes(before, after) {
+				fmt.Fprintln(c.Root().ErrWriter, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read what this writes: its calls fail with \"data string too short\"")
+			}
 		}
 		switch {
 		case err != nil || w.asJSON:
@@ -223,6 +227,23 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, to doctor.Ta
 	}
 	_, err := fmt.Fprintf(out, "        the permits of %s are left: %s names their keys\n", clients, visible(string(to.Command("doctor", []string{limiter}))))
 	return err
+}
+
+// mixes reports whether a change has written a member that Redisson 3.16.4 to 3.16.8, of which there are grants, cannot read.
+func mixes(before, after *survey.State) bool {
+	count := func(st *survey.State) (readable, others int) {
+		for _, m := range st.Members {
+			if m.Layout() == wire.LayoutLc0I {
+				readable++
+			} else {
+				others++
+			}
+		}
+		return readable, others
+	}
+	readable, others := count(before)
+	_, written := count(after)
+	return readable > 0 && written > others
 }
 
 // A beforeAfter writes a limiter before and after its change.

@@ -63,6 +63,29 @@ func TestWriting(t *testing.T) {
 	}
 }
 
+// TestMembersOfRedisson316: a change that writes what the versions that have written here cannot read says so, before it is made.
+func TestMembersOfRedisson316(t *testing.T) {
+	l := newLive(t)
+	for layout, warns := range map[string]bool{"\x08\x00\x00\x00\x00\x00\x00\x00abcdefgh\x01\x00\x00\x00": true, "\x08abcdefgh\x01\x00\x00\x00": false} {
+		name := redistest.Key(t)
+		l.limiter(name, tenAMinute)
+		l.do("set", "{"+name+"}:value", 9)
+		l.do("zadd", "{"+name+"}:permits", time.Now().UnixMilli(), layout)
+		code, _, errs := l.run("set-rate", name, "--permits", "8", "--write")
+		require.Equal(t, []any{command.ExitOK, ""}, []any{code, errs})
+		for _, write := range []bool{false, true} {
+			args := []string{"cool-down", name, "--for", "1h", "--json"}
+			if write {
+				args = append(args, "--write")
+			}
+			code, _, errs := l.run(args...)
+			require.Equal(t, command.ExitOK, code)
+			require.Equal(t, warns, strings.HasPrefix(errs, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read what this writes"), errs)
+			require.Equal(t, !warns, errs == "")
+		}
+	}
+}
+
 // TestWritesLeaveNoKeysOfNobody runs each command that writes on a PER_CLIENT limiter as no client that there is: what it
 // leaves is the limiter and the permits of those that there are.
 func TestWritesLeaveNoKeysOfNobody(t *testing.T) {
