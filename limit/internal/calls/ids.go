@@ -12,7 +12,8 @@ import (
 
 // ids makes the ids of calls: ";", 8 characters that are random, and 6 digits that grow from call to call. Of
 // each sequence of ids the scripts remember the last one that was granted permits. That is enough, because a
-// process has one call of a key in flight at a time: when it makes the next, it has given up the last.
+// process makes one call of a key at a time: when it makes the next, it has a reply to the last or has given it up, and an
+// attempt at that which is still on its way does not run after the next.
 //
 // The zero value is ready for use.
 type ids struct {

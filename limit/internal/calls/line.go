@@ -15,7 +15,7 @@ import (
 
 // Requests of one key that come while a call of it is in flight wait in a line and share the next call, which
 // decides them one after another. A call keeps the line of its key until it has a reply or has failed, also when all of
-// its callers have left: that a process has one call of a key in flight at a time is what replays rest on (see ids).
+// its callers have left: that a process makes one call of a key at a time is what replays rest on (see ids).
 
 // A Request is what one caller asks for. The caller may leave while its call is in flight, so what the call writes is part of
 // the request.
