@@ -11,7 +11,7 @@ help: ## list the targets
 test: ## the tests: miniredis, redis-server, valkey-server, real Redisson; LANES="unit redis" for some, LANES="otlp sdk frameworks release" beside others' programs and for a release
 	@tools/test-lanes.sh $(LANES)
 
-quick: ## what to run after each change: scripts, some orders of calls, the engine, the tour; half a minute once it is compiled
+quick: ## what to run after each change of the limiter: scripts, some orders of calls, the engine, the tour; half a minute once it is compiled
 	@go test -short -skip 'List' ./scripts ./internal/dispatch ./internal/link ./internal/outage ./internal/redisson ./internal/engine/...
 	@go test -run 'TestEveryOrder$$/OVERALL_.,_1_of_(ask_(lose|java_time|cool|refund)|heal)' ./internal/test/explore
 	@go test -short -run 'TestTour|TestRooms|TestFloors|TestAPI' .

@@ -93,8 +93,8 @@ func (l *RateLimiter) Allow(ctx context.Context, permits int64) (Result, error) 
 		Reset: resetOf(r.Reply.Rate, r.Available), ClockSkew: r.Reply.Skew, Degraded: r.Degraded}, nil
 }
 
-// AllowAtMost acquires as many of the permits as there are now, and returns how many, from 0 to permits, which may be
-// more than the rate. After 0, Result.Granted is false and Result.Wait is how long one permit takes.
+// AllowAtMost acquires as many of the permits as there are now, and returns how many. Permits, which is at least 1, may
+// be more than the rate. After 0, Result.Granted is false and Result.Wait is how long one permit takes.
 //
 // Like Allow, it acquires nothing while a caller that has been passed over for a whole interval waits. It may acquire
 // less than there is, because one call reclaims a bounded number of expired grants; with [Rate].MinGap it acquires one

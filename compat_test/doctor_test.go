@@ -3,9 +3,11 @@
 package compat_test
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +148,32 @@ func TestDoctorOfMixedLayouts(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestHealOfATripwire has callers of Go wait for what 3.16.8 limits, and leave behind a tripwire, at which all its calls fail until the
+// limiter is healed.
+func TestHealOfATripwire(t *testing.T) {
+	t.Parallel()
+	l := newTrouble(t, listed(t, "3.16.8"), 5, time.Second)
+	ours := clienttest.New(t, redistest.Client(t)).RateLimiter(l.name)
+	ctx, leave := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 6 {
+		waiting.Go(func() {
+			for ctx.Err() == nil {
+				_ = ours.Acquire(ctx, 1)
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return l.rdb.ZCount(t.Context(), l.permits(), "-inf", "0").Val() > 0 }, callLimit, time.Millisecond)
+	leave()
+	waiting.Wait()
+	time.Sleep(1500 * time.Millisecond)
+	_, err := l.java.call("tryAcquire", l.name, 1)
+	require.ErrorContains(t, err, tooShort)
+	require.NoError(t, l.limiter.Admin().Heal(t.Context()))
+	require.True(t, l.javaTries(5))
+	require.False(t, l.javaTries(1))
 }
 
 // TestDoctorOfAMixedRedis has three Redisson versions that read each other's members and two Go processes use the same

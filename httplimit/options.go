@@ -60,7 +60,8 @@ func WithEvents(f func(Event)) Option { return func(c *config) { c.events = f } 
 
 // WithMaxWait bounds the wait for permits, in addition to the request's context. With 0, requests that cannot be sent
 // at once are rejected. With a large d, a request without a deadline waits for the end of a cool-down, however far
-// off it is. The default is no bound but the context's, and [DefaultMaxWait] if the context sets none.
+// off it is. A negative d is an error of New. The default is no bound but the context's, and [DefaultMaxWait] if the context
+// sets none.
 func WithMaxWait(d time.Duration) Option {
 	return func(c *config) {
 		if c.maxWait = d; d < 0 {
@@ -100,8 +101,9 @@ func WithPeek(bytes int, hold time.Duration) Option {
 	return func(c *config) { c.peek, c.hold = bytes, hold }
 }
 
-// WithBackOff sets how long to cool down if the platform does not say: first, and twice as long each time that it
-// throttles again soon after, up to most. The default is 1 s, up to 1 min.
+// WithBackOff sets how long to cool down if the platform does not say: first, and twice as long as the last time, up
+// to most, if it throttles again before as long has passed since that one ended. First is at least 1 ms, and most at least
+// first. The default is 1 s, up to 1 min.
 func WithBackOff(first, most time.Duration) Option {
 	return func(c *config) { c.backOff, c.maxBackOff = first, most }
 }

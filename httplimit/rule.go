@@ -100,7 +100,7 @@ type Limit struct {
 	// A cool-down applies to the limiter with the Rate. That of a quota alone is known to this process only. While
 	// Redis is unavailable the outage policies of the rates decide, without the quotas. A dry run counts no quota.
 	Quota limit.Limiter
-	// Weight is how many permits a request takes. The default is 1.
+	// Weight is how many permits a request takes. 0 means 1, and a negative one is an error of New.
 	Weight int64
 	// WeightFunc, if set, returns the weight in place of Weight, or 0 if the request does not take permits from this
 	// limit. It gets the request as [Match.Func] does.

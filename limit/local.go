@@ -157,7 +157,7 @@ func (l *Local) next() { <-l.waits }
 // nowLocked returns the time by the monotonic clock. Under the lock no call sees an earlier instant than the last.
 func (l *Local) nowLocked() int64 { return l.began.UnixMicro() + time.Since(l.began).Microseconds() }
 
-// Reset makes the limiter as if it had never been used.
+// Reset makes the limiter as if it had never been used. Callers in Wait notice within a second.
 func (l *Local) Reset() {
 	if !l.made() {
 		return

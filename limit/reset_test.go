@@ -31,7 +31,7 @@ func slow() map[string]Algorithm {
 	}
 }
 
-// TestWaitSeesAReset: callers that wait for up to hours are served within a second after the key was deleted, in the order
+// TestWaitSeesAReset: callers that wait for up to hours are served about a second after the key was deleted, in the order
 // in which they came, as many of them as an unused limiter grants; a process looks once a second.
 func TestWaitSeesAReset(t *testing.T) {
 	for kind, a := range slow() {

@@ -181,7 +181,7 @@ func (s *Shared) Algorithm() Algorithm {
 	return s.calls.Now().Algorithm.(Algorithm)
 }
 
-// Keys returns the names of all keys in Redis that have the state of the limiter.
+// Keys returns the names of all keys in Redis that have the state of the limiter, for the key of this handle alone.
 func (s *Shared) Keys() []string {
 	if !s.made() {
 		return nil
@@ -224,7 +224,8 @@ func (s *Shared) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) 
 
 // Reserve takes n permits if they may be used within atMost. When they are granted, the caller must wait for
 // Result.Wait before it uses them; permits that it then does not use are not given back. A limiter whose algorithm grants
-// nothing in advance behaves as in Allow. Reserve returns the errors of Allow.
+// nothing in advance behaves as in Allow, and a negative atMost counts as 0. The deadline of ctx does not bound that wait.
+// Reserve returns the errors of Allow.
 func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
 	o, err := s.ask(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
 	return o.Result, err

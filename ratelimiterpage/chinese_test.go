@@ -154,7 +154,7 @@ func TestFindingsInChinese(t *testing.T) {
 		"malformed":  {func(name, _, _ string) { do("hset", name, "rate", "x") }, `rate 的值是 "x"`},
 		"remains":    {func(name, _, _ string) { do("del", name) }, "留下的键有 1 个成员，永不过期"},
 		"wrong-type": {func(_, _, permits string) { do("del", permits); do("lpush", permits, 1) }, "的类型是 list，应为 zset"},
-		"layouts":    {func(_, _, permits string) { do("zadd", permits, 1, "x") }, "（未知版本），1 个"},
+		"layouts":    {func(_, _, permits string) { do("zadd", permits, 1, "x") }, "没有任何已知版本会写，1 个"},
 		"other-type": {func(name, _, _ string) { do("hset", name, "type", 1) }, "却留有 OVERALL 的键，其中有 1 个成员"},
 		"writers":    {func(string, string, string) {}, "1 个成员由 Go 写入；哈希由 Redisson 3.38.0 及以后或 Go 写入"},
 	} {

@@ -154,7 +154,7 @@ local function tend(page)
     local m, score, done = page[i], tonumber(page[i + 1]), false
     if score <= now and not reclaims and byte(m, 2) ~= 126 and byte(m, 9) ~= 126 then
       done = false -- neither a mark nor a block
-    elseif is_spent(m) or reclaims and score > 0 and score <= now - interval then
+    elseif is_spent(m) or reclaims and score <= now - interval then
       replace(m)
       freed, done = freed + permits_of(m), true
     elseif is_void(m, score) then
@@ -300,10 +300,13 @@ left = gain(left, 0)
 if value then
   save(left - value)
 else
+  local has = redis.call('PTTL', KEYS[3])
+  if has == -2 then -- the set is gone: the TTL of the value that was none, or of the hash
+    has = math.max(redis.call('PTTL', KEYS[2]), ttl)
+  end
   redis.call('SET', KEYS[2], string.format('%.0f', left))
-  local ttl = redis.call('PTTL', KEYS[3])
-  if ttl >= 0 then
-    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(ttl, 9007199254740992))) -- it would fail on one near 2^63
+  if has >= 0 then
+    redis.call('PEXPIRE', KEYS[2], math.max(1, math.min(has, 9007199254740992))) -- it would fail on one near 2^63
   end
 end
 return done()

@@ -77,8 +77,8 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 		}
 		return writeDrift(out, d)
 	}
-	same := 0
-	for l, err := range survey.New(rdb.UniversalClient).Find(ctx, survey.Query{Match: c.String("match")}) {
+	same, s := 0, survey.New(rdb.UniversalClient)
+	for l, err := range s.Find(ctx, survey.Query{Match: c.String("match")}) {
 		if err != nil {
 			return err
 		}
@@ -99,7 +99,15 @@ func runDiff(ctx context.Context, c *cli.Command, rdb *liveRedis) error {
 	}
 	for _, w := range want {
 		if w.name != "" && !w.found && c.String("match") == "" {
-			if err := report(drift{Limiter: w.name, What: "absent", File: w.rate.String(), Fix: setRateCommand(rdb.to, w.name, w.rate, "--create")}); err != nil {
+			l, err := s.Read(ctx, w.name, "")
+			if err != nil {
+				return err
+			}
+			d := drift{Limiter: w.name, What: "absent", File: w.rate.String(), Fix: setRateCommand(rdb.to, w.name, w.rate, "--create")}
+			if l.Types[0] != "none" { // a part of a hash, or what somebody else has there
+				d.What, d.Redis, d.Fix = "malformed", "a key that is no limiter", rdb.to.Command("doctor", []string{w.name})
+			}
+			if err := report(d); err != nil {
 				return err
 			}
 		}
@@ -135,13 +143,14 @@ func compareRate(want []*wanted, to doctor.Target, l *survey.State) *drift {
 	if named == nil {
 		return &drift{Limiter: l.Name, What: "other", Redis: l.Rate.String()}
 	}
-	when := doctor.WhenExpiring(named.rate.KeepAlive, l).String()
-	if l.Problem != nil {
-		return &drift{Limiter: l.Name, What: "malformed", File: named.rate.String(), Redis: oneLine(l.Problem), Fix: setRateCommand(to, l.Name, named.rate), If: when}
-	}
 	r := named.rate
-	return &drift{Limiter: l.Name, What: "differs", File: r.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, r), If: when,
+	d := &drift{Limiter: l.Name, What: "differs", File: r.String(), Redis: l.Rate.String(), Fix: setRateCommand(to, l.Name, r),
 		want: permit.Rate{Type: permit.Type(r.Type), Permits: r.Permits, Interval: r.Interval, KeepAlive: r.KeepAlive, MinGap: r.MinGap}}
+	if l.Problem != nil {
+		d.What, d.Redis = "malformed", oneLine(l.Problem)
+	}
+	d.If = doctor.ConditionOf(d.want, l).String()
+	return d
 }
 
 func sameRate(a ratelimiter.Rate, b permit.Rate) bool {

@@ -169,6 +169,14 @@ rules:
 	l.ends(exitSick, "    fix: if "+when+": rrl set-rate "+l.base+"a"+l.at()+" --type overall --permits 10 --interval 1m0s --keep-alive 1h0m0s", "diff", file, "--match", match)
 	require.Equal(t, when, values[drift](t, l.ends(exitSick, "", "diff", file, "--match", match, "--json"))[0].If)
 
+	// And so has what would forget the permits in use. What there is of a hash is for the doctor.
+	write("rules: [{name: r, match: {hosts: [a.b]}, limits: [{name: " + l.base + "a, permits: 10, interval: 1m, type: per_client}]}]")
+	l.ends(exitSick, "    fix: if the permits in use may be forgotten, as they are with another type: rrl set-rate "+l.base+"a", "diff", file, "--match", match)
+	l.do("hdel", l.base+"a", "type")
+	l.ends(exitSick, l.base+"a: Redis has a key that is no limiter; the file has PER_CLIENT 10/1m0s\n    fix: rrl doctor "+l.base+"a", "diff", file)
+	l.do("hset", l.base+"a", "type", "x")
+	l.ends(exitSick, "    fix: if the permits in use may be forgotten", "diff", file, "--match", match)
+
 	for text, want := range map[string]string{
 		"rules: [{name: r, match: {hosts: [a.b]}, limits: [{name: x}]}]": "no limit in it has a rate",
 		"rules: [{nam: x}]": "nam",

@@ -163,7 +163,7 @@ func writing(name, usage string, flags []cli.Flag, notes []string, prepare func(
 			after.Node = before.Node
 			err = w.show("after", after)
 			if mixes(before, after) {
-				fmt.Fprintln(c.Root().ErrWriter, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read what this writes: its calls fail with \"data string too short\"")
+				fmt.Fprintln(c.Root().ErrWriter, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read the members of this change: its calls would fail with \"data string too short\"")
 			}
 		}
 		switch {
@@ -229,21 +229,15 @@ func tellLeft(ctx context.Context, out io.Writer, s *survey.Survey, to doctor.Ta
 	return err
 }
 
-// mixes reports whether a change has written a member that Redisson 3.16.4 to 3.16.8, of which there are grants, cannot read.
+// mixes reports whether a change has written a member that Redisson 3.16.4 to 3.16.8, of which there were grants, cannot read.
 func mixes(before, after *survey.State) bool {
-	count := func(st *survey.State) (readable, others int) {
-		for _, m := range st.Members {
-			if m.Layout() == wire.LayoutLc0I {
-				readable++
-			} else {
-				others++
-			}
-		}
-		return readable, others
+	there := map[string]bool{}
+	readable := false
+	for _, m := range before.Members {
+		there[m.Raw] = true
+		readable = readable || m.Layout() == wire.LayoutLc0I
 	}
-	readable, others := count(before)
-	_, written := count(after)
-	return readable > 0 && written > others
+	return readable && slices.ContainsFunc(after.Members, func(m survey.Member) bool { return !there[m.Raw] && m.Layout() != wire.LayoutLc0I })
 }
 
 // A beforeAfter writes a limiter before and after its change.

@@ -80,7 +80,7 @@ func TestMembersOfRedisson316(t *testing.T) {
 			}
 			code, _, errs := l.run(args...)
 			require.Equal(t, command.ExitOK, code)
-			require.Equal(t, warns, strings.HasPrefix(errs, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read what this writes"), errs)
+			require.Equal(t, warns, strings.HasPrefix(errs, "warning: Redisson 3.16.4 to 3.16.8, which has written here, cannot read the members of this change"), errs)
 			require.Equal(t, !warns, errs == "")
 		}
 	}

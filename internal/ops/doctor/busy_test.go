@@ -110,7 +110,7 @@ func TestBusy(t *testing.T) {
 			found := sick(r)[0]
 			require.Equal(t, "lost", found.Check)
 			if !c.settles {
-				require.Contains(t, found.Found, "are 500 permits less")
+				require.Contains(t, found.Found, "500 less than the rate")
 			}
 		})
 	}

@@ -348,12 +348,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if found == "" {
 		return nil
 	}
-	fix := p.ifRenewed(want.KeepAlive, run(set))
-	if want.Type != p.main.Rate.Type {
-		forgotten := word("the permits in use may be forgotten, as they are with another type")
-		fix = say("if %s: %s", forgotten, fix.only(forgotten))
-	}
-	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
+	return []Finding{p.of(p.main, "drift", Warning, p.onCondition(want, run(set)), "%s", found)}
 }
 
 // twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.

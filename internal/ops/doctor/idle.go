@@ -68,7 +68,7 @@ func (f groups) findings(to Target) (list []Finding) {
 		fix := say("no keep-alive is advised for limiters such as this one: %s", of.why)
 		if of.why.String() == "" {
 			keep := max(idleKeep, 2*of.interval)
-			when := say("none of them is used again after a pause of more than %s without TrySetRate", survey.Exact(keep))
+			when := say("only Go and Redisson 3.38.0 or later use them, and none of them is used again after a pause of more than %s without TrySetRate", survey.Exact(keep))
 			fix = say("make them with a keep-alive; if %s: %s gives one to this limiter", when,
 				run(to.At(of.one.Node).Command("set-rate", []string{of.one.Name}, "--keep-alive "+survey.Exact(keep), "--write")).only(when))
 		}

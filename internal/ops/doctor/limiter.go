@@ -144,7 +144,10 @@ func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 		}
 		return run(p.rrl("set-rate", append(flags, "--write")...))
 	})
-	return p.ifRenewed(keep, fix), strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
+	if givesTTL(keep, p.main) {
+		fix = say("if %s: %s", renewed, fix.only(renewed))
+	}
+	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
 }
 
 // settingRate returns what setRate does as all that is to be done.
@@ -155,6 +158,11 @@ func (p *patient) settingRate(fields map[string]string) Text {
 		fix = say("if %s: %s", rate, fix.only(rate))
 	}
 	return fix
+}
+
+// settingType returns what gives the hash a type that is one.
+func (p *patient) settingType() Text {
+	return p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
 }
 
 // noKeepAlive returns the end of a keep-alive that is none.
@@ -188,7 +196,7 @@ func (p *patient) malformed() []Finding {
 		fix := p.settingRate(fields)
 		switch {
 		case strings.HasPrefix(text, "type"): // with another type set-rate would forget the permits in use
-			fix = p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
+			fix = p.settingType()
 		case strings.HasPrefix(text, "keepAliveTime"):
 			fix = p.noKeepAlive()
 		}
@@ -208,6 +216,9 @@ func (p *patient) malformed() []Finding {
 		return nil // it is the hash of somebody else
 	}
 	fix := p.settingRate(fields)
+	if typ, ok := fields["type"]; ok && typ != "0" && typ != "1" {
+		fix = p.settingType()
+	}
 	if _, ok := fields["keepAliveTime"]; there == 0 && !ok { // only the permits are ours
 		fix = word("give one of the two another name")
 	}
@@ -310,7 +321,10 @@ func (p *patient) layouts() (list []Finding) {
 		}
 		when := word("for an interval all Java services have had versions of one group, and Go has written its format")
 		fix := say("bring all Java services to one group of versions, and Go to its format; an interval later %s", p.healing(st)).only(when)
-		if slices.Contains(layouts, wire.LayoutUnknown) {
+		switch {
+		case p.main.Problem != nil: // heal would end with an error; that is a finding of its own
+			fix = word("bring all Java services to one group of versions, and Go to its format")
+		case slices.Contains(layouts, wire.LayoutUnknown):
 			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
 		}
 		list = append(list, p.of(st, "layouts", Critical, fix, "%s", Listed(", ", parts)))
@@ -372,8 +386,9 @@ func (p *patient) expiring(st *survey.State) Text {
 	return run(p.cli("eval", sameTTL, "3", p.name, st.Keys[1], st.Keys[2]))
 }
 
-// noTTL says why a limiter must not be given a TTL, or nothing if all who write to it renew it: Go, and Redisson 3.38.0 or later. The
-// hash has a keepAliveTime since then. The members of Redisson 3.21.0 and later do not show which version it is.
+// noTTL says why a limiter must not be given a TTL, or nothing if all who have written what is there renew it: Go, and Redisson 3.38.0 or
+// later. The hash has a keepAliveTime since then. The members of Redisson 3.21.0 and later do not show which version it is. Somebody of
+// whom nothing is left may use it all the same, so there is always a condition: see renewed.
 func noTTL(main *survey.State, states ...*survey.State) Text {
 	if _, ok := main.Fields["keepAliveTime"]; !ok {
 		return word("its hash is of Redisson before 3.38.0, which never renews a TTL, so that the limiter would expire while it is used")
@@ -398,18 +413,33 @@ func noTTL(main *survey.State, states ...*survey.State) Text {
 	return Text{}
 }
 
-// WhenExpiring returns the condition on which a limiter may be given a keep-alive, if that gives it a TTL which it does not have and
-// somebody may use it who does not renew one.
-func WhenExpiring(keep time.Duration, main *survey.State, states ...*survey.State) Text {
-	if keep <= 0 || main.Rate.KeepAlive > 0 && main.TTLs[0] >= 0 || noTTL(main, states...).String() == "" {
-		return Text{}
-	}
-	return word("only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL")
+// renewed is the condition on which a limiter may be given a TTL.
+var renewed = word("only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL")
+
+// givesTTL reports whether a keep-alive gives a limiter a TTL that it does not have.
+func givesTTL(keep time.Duration, l *survey.State) bool {
+	return keep > 0 && (l.Rate.KeepAlive == 0 || l.TTLs[0] < 0)
 }
 
-// ifRenewed adds that condition to what gives a limiter a keep-alive.
-func (p *patient) ifRenewed(keep time.Duration, fix Text) Text {
-	if when := WhenExpiring(keep, p.main, p.states()...); when.String() != "" {
+// ConditionOf returns the condition on which a limiter may be given a rate: the permits in use would not stay in use, or keys get a TTL.
+func ConditionOf(want permit.Rate, l *survey.State) Text {
+	var when Text
+	if givesTTL(want.KeepAlive, l) {
+		when = renewed
+	}
+	if l.Fields["type"] == strconv.Itoa(int(want.Type)) {
+		return when
+	}
+	forgotten := word("the permits in use may be forgotten, as they are with another type")
+	if when.String() == "" {
+		return forgotten
+	}
+	return say("%s, and %s", forgotten, when)
+}
+
+// onCondition returns what gives the limiter a rate, with its condition.
+func (p *patient) onCondition(want permit.Rate, fix Text) Text {
+	if when := ConditionOf(want, p.main); when.String() != "" {
 		return say("if %s: %s", when, fix.only(when))
 	}
 	return fix
@@ -422,13 +452,6 @@ func (p *patient) keeping(st *survey.State) Text {
 	why := noTTL(p.main, p.states()...)
 	if p.more {
 		why = word("not all clients were looked at, of which one may be Redisson before 3.38.0, which never renews a TTL")
-	}
-	if why.String() == "" {
-		flags := []string{"--keep-alive " + max(p.main.Rate.Interval, p.main.Rate.KeepAlive).String()}
-		if st.ClientID != "" {
-			flags = append(flags, Flag("--client", st.ClientID))
-		}
-		return run(p.rrl("set-rate", append(flags, "--write")...))
 	}
 	var commands []Cmd
 	if p.main.Rate.KeepAlive > 0 { // which Go and later versions go on to set
@@ -443,7 +466,20 @@ func (p *patient) keeping(st *survey.State) Text {
 		}
 	}
 	stays := word("the limiter is to stay")
-	return say("if %s: %s; no keep-alive is advised: %s", stays, run(commands...).only(stays), why)
+	if why.String() != "" {
+		return say("if %s: %s; no keep-alive is advised: %s", stays, run(commands...).only(stays), why)
+	}
+	flags := []string{"--keep-alive " + max(p.main.Rate.Interval, p.main.Rate.KeepAlive).String()}
+	if st.ClientID != "" {
+		flags = append(flags, Flag("--client", st.ClientID))
+	}
+	return say("if %s: %s; if %s: %s", renewed, run(p.rrl("set-rate", append(flags, "--write")...)).only(renewed), stays, run(commands...).only(stays))
+}
+
+// shortKeepAlive reports whether the limiter can expire while its permits are in use, as Redisson lets it.
+func (p *patient) shortKeepAlive() bool {
+	r := p.main.Rate
+	return r.KeepAlive > 0 && r.KeepAlive < r.Interval
 }
 
 func (p *patient) ttl() (list []Finding) {
@@ -469,8 +505,8 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	if keep := p.main.Rate.KeepAlive; keep > 0 && keep < p.main.Rate.Interval && !p.foreign() {
-		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", keep, p.main.Rate.Interval))
+	if p.shortKeepAlive() && !p.foreign() {
+		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", p.main.Rate.KeepAlive, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {
 		left, hash := busy(st), p.main.TTLs[0]

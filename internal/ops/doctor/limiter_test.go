@@ -325,7 +325,8 @@ func TestStates(t *testing.T) {
 			then(healthy, hash("rate", 7, "minGap", 8572)), // a seventh of a minute, rounded up
 			{acts{hash("minGap", 12_000)}, "min-gap", Warning, "with at least 12s between permits, requests for one permit get 5 of the 7 permits in 1m0s.*--min-gap 8.571s"},
 			then(healthy, hash("rate", 1, "minGap", 99_000)),
-			{acts{hash("rate", int64(1)<<50, "minGap", 100)}, "min-gap", Warning, "get 600 of.*--min-gap 0s"},
+			{acts{hash("keepAliveTime", 500)}, "ttl", Warning, "the keep-alive of 500ms is shorter than the interval"}, // and until it is not, no rate can be set
+			{acts{hash("rate", int64(1)<<50, "minGap", 100, "keepAliveTime", 0)}, "min-gap", Warning, "get 600 of.*--min-gap 0s"},
 			{acts{hash("rate", 10, "minGap", 30_000, "keepAliveTime", 3_600_000), member("", java(1)[wire.LayoutBc0ILong], s), value(9)}, "min-gap", Warning,
 				"if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --min-gap 6s --write"},
 		},
@@ -531,6 +532,8 @@ func TestEitherType(t *testing.T) {
 	for name, list := range map[string][]act{
 		"type 7":                              {rate(7)},
 		"no type":                             {hash("rate", 10, "interval", 60_000)},
+		"type 2, no interval":                 {hash("rate", 10, "type", 2)},
+		"type 1x, no rate":                    {hash("interval", 60_000, "type", "1x")},
 		"no type, permits are a list":         {hash("rate", 10, "interval", 60_000), other("")},
 		"no type, a client's are a list":      {hash("rate", 10, "interval", 60_000), other(id)},
 		"OVERALL with a sick keep-alive":      {rate(0), hash("keepAliveTime", "1.5")},

@@ -43,7 +43,7 @@ func (p *patient) coolDown() []Finding {
 // minGap finds a least gap with which callers that ask for one permit do not get the rate. A gap is a whole number of ms, so
 // one that was rounded up is not meant.
 func (p *patient) minGap() []Finding {
-	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 || p.foreign() {
+	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 || p.foreign() || p.shortKeepAlive() { // with a short one no rate can be set
 		return nil
 	}
 	r := p.main.Rate
@@ -51,6 +51,6 @@ func (p *patient) minGap() []Finding {
 		return nil
 	}
 	gap := (r.Interval / time.Duration(min(r.Permits, math.MaxInt32))).Truncate(time.Millisecond)
-	return []Finding{p.of(p.main, "min-gap", Warning, p.ifRenewed(r.KeepAlive, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write"))),
+	return []Finding{p.of(p.main, "min-gap", Warning, p.onCondition(r, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write"))),
 		"with at least %v between permits, requests for one permit get %d of the %d permits in %v", r.MinGap, (r.Interval+r.MinGap-1)/r.MinGap, r.Permits, r.Interval)}
 }

@@ -31,7 +31,7 @@ const BookAhead = time.Second
 // LeastWait is the pause before a limiter that rejects without a wait is asked again.
 const LeastWait = time.Millisecond
 
-// lookEvery is how often the limiter is asked for permits that are not due. A wait that ends at most lookSlack later than
+// LookEvery is how often the limiter is asked for permits that are not due. A wait that ends at most lookSlack later than
 // the next look does without it.
 const (
 	LookEvery = time.Second
