@@ -237,7 +237,7 @@ func TestInspect(t *testing.T) {
 	out = l.ok("inspect", name, "--clients")
 	require.Contains(t, out, "each client has permits of its own")
 	require.Regexp(t, `CLIENT +LEFT +WAITING +WAIT .*\nclient-1 +0 +- +59m`, out)
-	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "available  0 of 6; one permit takes 59m")
+	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "available  0 of 6; a permit is available in 59m")
 	require.Equal(t, "client-1", values[jsonState](t, l.ok("inspect", name, "--clients", "--json"))[0].Clients[0].Client)
 	l.do("del", name)
 	require.Contains(t, l.ok("inspect", name, "--client", "client-1"), "none: the hash is gone, and what follows is left behind")

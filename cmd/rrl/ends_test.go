@@ -165,7 +165,7 @@ func TestCoolDownOfWhatIsNotThereYet(t *testing.T) {
 	_, advice, found := strings.Cut(strings.TrimSpace(errs), "make it first: rrl ")
 	require.True(t, found, errs)
 	l.ok(strings.Fields(strings.NewReplacer("'", "", "permits N", "permits 20", "interval D", "interval 1m").Replace(advice))...)
-	require.Regexp(t, "available 0 of 20; one permit takes (10m00|9m5[0-9])s", l.ok("cool-down", name, "--for", "10m", "--write"))
+	require.Regexp(t, "available 0 of 20; a permit is available in (10m00|9m5[0-9])s", l.ok("cool-down", name, "--for", "10m", "--write"))
 }
 
 // TestFullOutput writes to a device that has no room. It fails, and nobody takes it for a Redis that is down, or for a healthy one.

@@ -204,7 +204,7 @@ func (r *Row) Headline() doctor.Text {
 	case r.Waiting > 0 && r.Queued > 0:
 		return say("%d callers wait; a new caller waits about %s", r.Waiting, survey.Brief(r.Queued))
 	case r.Wait > 0:
-		return say("one permit takes %s, because of %s", survey.Brief(r.Wait), doctor.Word(r.Why))
+		return say("a permit is available in %s, because of %s", survey.Brief(r.Wait), doctor.Word(r.Why))
 	}
 	return say("one permit is granted at once")
 }
