@@ -36,8 +36,8 @@ func (a Admin) Delete(ctx context.Context) (bool, error) {
 }
 
 // Heal makes the permits that are left and the permits in use add up to the rate: lost permits are free again, and
-// surplus ones are taken from those that are left, of which there may be less than none then. Grants that have expired
-// go, so that a Redisson that cannot read them goes on. In a [PerClient] limiter it heals the permits of this client.
+// surplus ones are taken from those that are left, whose number may be negative then. Grants that have expired go, so
+// that a Redisson that cannot read them goes on. In a [PerClient] limiter it heals the permits of this client.
 //
 // It is for limiters that only Java uses, or nobody at the moment; the acquires of this package heal by themselves. It
 // also takes back what a release by Redisson up to 4.7.0 has freed and nobody has acquired yet, because that looks the

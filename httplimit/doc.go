@@ -24,10 +24,11 @@
 // Pass the http.Client to the SDK of the platform; docs/sdks.md has the line for many of them.
 //
 // A [Transport] wraps an [http.RoundTripper]. Before it sends a request, it takes permits of all limiters that the
-// rules of the request name, or of none. It waits for them until shortly before the deadline of the request's context (20 ms,
-// or a fifth of the time left if that is less), and for [DefaultMaxWait] if there is no deadline and no [WithMaxWait]. A request that gets no permits in time is not
-// sent, and its error is an [*Error], for which errors.Is(err, [ErrRejected]) holds. The base may send a request twice
-// for the permits of one, if the platform closes its connection at that moment: see [Transport].
+// rules of the request name, or of none. It waits for them until shortly before the deadline of the request's context
+// (20 ms, or a fifth of the time left if that is less), and for [DefaultMaxWait] if there is no deadline and no
+// [WithMaxWait]. A request that gets no permits in time is not sent, and its error is an [*Error], for which
+// errors.Is(err, [ErrRejected]) holds. The base may send a request twice for the permits of one, if the platform closes
+// its connection at that moment: see [Transport].
 //
 // Each [Rule] has a [Match], which says for which requests it is, and Limits. A [Detector] looks at the platform's
 // responses. If it finds that the platform throttled a request, the limiter in question cools down: no process, in Go

@@ -28,8 +28,9 @@ func defaultBase() http.RoundTripper {
 	return t
 }
 
-// connectionFields are about one connection and the message on it. ReverseProxy or the Transport removes or sets them.
-var connectionFields = []string{"Connection", "Content-Length", "Host", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+// connectionFields are those about one connection and the message on it that can be written with _. ReverseProxy or the Transport
+// removes or sets them as they are.
+var connectionFields = []string{"Content-Length", "Keep-Alive", "Proxy-Connection", "Transfer-Encoding"}
 
 func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 	return &httputil.ReverseProxy{
