@@ -5,7 +5,6 @@ package limit
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -163,10 +162,15 @@ func TestAllowAtMostAgrees(t *testing.T) {
 			// Several that go as one call take no more together than there is.
 			now = now.Add(time.Hour)
 			var taken []int64
-			outcomes, errs := s.calls.BatchAll(t.Context(), slices.Repeat([]calls.Demand{{N: 4, Spend: true, UpTo: true}}, 6))
-			for i, o := range outcomes {
-				require.NoError(t, errs[i])
-				taken = append(taken, o.Permits)
+			f := &calls.Flight{}
+			for range 6 {
+				f.Add(&calls.Request{Demand: calls.Demand{N: 4, Spend: true, UpTo: true}, Setting: s.calls.Now()}, false)
+			}
+			require.NoError(t, s.calls.Make(t.Context(), f))
+			for _, run := range f.Runs {
+				for _, r := range run.Calls {
+					taken = append(taken, r.Permits)
+				}
 			}
 			require.Equal(t, []int64{4, 4, 1, 0, 0, 0}, taken, "%T", a)
 		}

@@ -341,12 +341,16 @@ var advice = []struct{ part, what string }{
 	{"i/o timeout", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"context deadline exceeded", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
 	{"no reply from Redis", "it did not reply in time; check the network, and that rediss:// is used if it speaks TLS, and only then"},
-	{"EOF", "it closed the connection; check that rediss:// is used if it speaks TLS"},
+	{"EOF", closed},
+	{"connection reset by peer", closed},
+	{"broken pipe", closed},
 	{"unknown command 'cluster'", "it is a sentinel or an old server; use redis:// in place of redis+cluster://, which says more"},
 	{"DB index is out of range", "it has fewer databases; /0 is the first"},
 	{"got 0 elements in cluster info", "it is no cluster; use redis:// in place of redis+cluster://"},
 	{"cluster support disabled", "it is no cluster; use redis:// in place of redis+cluster://"},
 }
+
+const closed = "it closed the connection; check that rediss:// is used if it speaks TLS, and --tls-cert and --tls-key if it wants a certificate of the client"
 
 const otherName = "its certificate has another name; the URL has to have one of those"
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -186,6 +187,13 @@ func TestTLS(t *testing.T) {
 		l := &live{T: t, url: "rediss://127.0.0.1:" + port}
 		args := strings.NewReplacer("CA", ca.CertFile, "CERT", client.CertFile, "KEY", client.KeyFile, "OTHER", server.KeyFile).Replace(args)
 		l.ends(c.code, c.want, append([]string{"ls"}, strings.Fields(args)...)...)
+	}
+}
+
+// A server that wants a certificate of the client may close the connection before its alert is read.
+func TestResetConnectionMayWantACertificate(t *testing.T) {
+	for _, text := range []string{"EOF", "write tcp 127.0.0.1:1->127.0.0.1:2: write: connection reset by peer", "write: broken pipe"} {
+		require.Contains(t, advise(errors.New(text)).Error(), "--tls-cert and --tls-key", text)
 	}
 }
 

@@ -44,8 +44,8 @@ func (s *Shared) batch(ctx context.Context, q Demand) (Outcome, error) {
 	return s.await(ctx, r, begins)
 }
 
-// BatchAll is batch for several requests.
-func (s *Shared) BatchAll(ctx context.Context, list []Demand) ([]Outcome, []error) {
+// batchAll is batch for several requests.
+func (s *Shared) batchAll(ctx context.Context, list []Demand) ([]Outcome, []error) {
 	begins := s.config.outages.begins()
 	requests, outcomes, errs := make([]*Request, len(list)), make([]Outcome, len(list)), make([]error, len(list))
 	var boarded []*Request

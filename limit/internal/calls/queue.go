@@ -315,7 +315,7 @@ func (q *queue) ask(qs *queues, asked []*waiter) {
 	for i, w := range asked {
 		list[i] = w.demand(begin)
 	}
-	outcomes, errs := q.limiter.BatchAll(context.WithoutCancel(asked[0].ctx), list)
+	outcomes, errs := q.limiter.batchAll(context.WithoutCancel(asked[0].ctx), list)
 
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
