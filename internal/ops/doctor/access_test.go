@@ -139,6 +139,9 @@ func TestDrift(t *testing.T) {
 		require.Equal(t, "if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: fix it", list[len(list)-1].Fix)
 		require.Empty(t, list[len(list)-1].Commands)
 	}
+	want.Type = permit.PerClient
+	list = both()
+	require.Equal(t, "if the permits in use may be forgotten, as they are with another type, and only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: fix it", list[len(list)-1].Fix)
 	w.do(hash("rate", "x"))
 	require.Equal(t, "malformed", both()[0].Check, "which has no rate to compare")
 }
