@@ -24,9 +24,9 @@
 -- KEYS[3]   sorted set: one member a grant, of the type in ARGV[1]
 -- ARGV[1]   type that KEYS[2] and KEYS[3] stand for: 0 OVERALL, 1 PER_CLIENT
 -- ARGV[2]   words: mark the scores that lie ahead of now, which is everybody's; long: write members of 20 bytes; check:
---           add up whatever there is to do before; leave: what is too much stays so;
---           reclaim: what has expired goes; a number: the rate that the state is known to
---           have been of. Under another one, without a number, and until keptUntil, what is too much comes off value
+--           add up whatever there is to do before; leave: what is too much stays so; reclaim: what has expired
+--           goes, and tripwires; a number: the rate that the state is known to have been of. Under another one, without a number, and
+--           until keptUntil, what is too much comes off value
 -- ARGV[3]   now in ms, or empty for this server's TIME
 -- ARGV[4]   members to read in this call, about
 -- ARGV[5]   members changed so far, as the call before has replied; left out to start, as is what follows

@@ -172,7 +172,7 @@ func advised(command Text, may bool) Text {
 		return command
 	}
 	admin := word("ADMIN stands for a user that may run ACL SETUSER, which this one may not")
-	return say("if %s: %s", admin, command.only(admin))
+	return command.onlyIf(admin)
 }
 
 // unique returns a list without those that came before.

@@ -348,7 +348,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, p.onCondition(want, run(set)), "%s", found)}
+	return []Finding{p.of(p.main, "drift", Warning, run(set).onlyIf(ConditionOf(want, p.main)), "%s", found)}
 }
 
 // twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.

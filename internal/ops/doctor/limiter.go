@@ -145,7 +145,7 @@ func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 		return run(p.rrl("set-rate", append(flags, "--write")...))
 	})
 	if givesTTL(keep, p.main) {
-		fix = say("if %s: %s", renewed, fix.only(renewed))
+		fix = fix.onlyIf(renewed)
 	}
 	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
 }
@@ -154,8 +154,7 @@ func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 func (p *patient) settingRate(fields map[string]string) Text {
 	fix, unknown := p.setRate(fields)
 	if unknown {
-		rate := word("N and D stand for the limiter's rate")
-		fix = say("if %s: %s", rate, fix.only(rate))
+		return fix.onlyIf(word("N and D stand for the limiter's rate"))
 	}
 	return fix
 }
@@ -169,8 +168,7 @@ func (p *patient) settingType() Text {
 func (p *patient) noKeepAlive() Text {
 	fix := run(p.cli("hset", p.name, "keepAliveTime", "0"))
 	if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
-		meant := say("type %s is meant", p.main.Fields["type"])
-		fix = say("if %s: %s", meant, fix.only(meant))
+		return fix.onlyIf(say("type %s is meant", p.main.Fields["type"]))
 	}
 	return fix
 }
@@ -435,14 +433,6 @@ func ConditionOf(want permit.Rate, l *survey.State) Text {
 		return forgotten
 	}
 	return say("%s, and %s", forgotten, when)
-}
-
-// onCondition returns what gives the limiter a rate, with its condition.
-func (p *patient) onCondition(want permit.Rate, fix Text) Text {
-	if when := ConditionOf(want, p.main); when.String() != "" {
-		return say("if %s: %s", when, fix.only(when))
-	}
-	return fix
 }
 
 // keeping returns what makes a limiter last that expires while it is in use: a keep-alive of an interval, or more if it has more, which

@@ -35,7 +35,7 @@ func (p *patient) coolDown() []Finding {
 		found = say("%s; callers that wait: %d", found, waiting)
 	}
 	end := word("it should end now")
-	f := p.of(p.main, "cool-down", s, say("if %s: %s", end, run(p.rrl("lift", "--write")).only(end)), "%s", found)
+	f := p.of(p.main, "cool-down", s, run(p.rrl("lift", "--write")).onlyIf(end), "%s", found)
 	f.waiting = waiting
 	return []Finding{f}
 }
@@ -51,6 +51,6 @@ func (p *patient) minGap() []Finding {
 		return nil
 	}
 	gap := (r.Interval / time.Duration(min(r.Permits, math.MaxInt32))).Truncate(time.Millisecond)
-	return []Finding{p.of(p.main, "min-gap", Warning, p.onCondition(r, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write"))),
+	return []Finding{p.of(p.main, "min-gap", Warning, run(p.rrl("set-rate", "--min-gap "+gap.String(), "--write")).onlyIf(ConditionOf(r, p.main)),
 		"with at least %v between permits, requests for one permit get %d of the %d permits in %v", r.MinGap, (r.Interval+r.MinGap-1)/r.MinGap, r.Permits, r.Interval)}
 }

@@ -39,6 +39,14 @@ func (t Text) only(when Text) Text {
 	return t
 }
 
+// onlyIf returns the text, run only when that holds, which it says; without a condition it is the text itself.
+func (t Text) onlyIf(when Text) Text {
+	if when.String() == "" {
+		return t
+	}
+	return say("if %s: %s", when, t.only(when))
+}
+
 // after returns the text whose commands are run that much later than those before them.
 func (t Text) after(wait time.Duration) Text {
 	t.runs = slices.Clone(t.runs)
