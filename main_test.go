@@ -18,7 +18,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/engine"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/redisson"
@@ -426,20 +425,20 @@ func (f *forger) on(rdb *redis.Client) *forger {
 	onCommands(rdb, func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		once, ok := cmd.(dispatch.OnceCmd)
+		ok := strings.HasPrefix(cmd.Name(), "eval")
 		switch {
 		case f.err != nil:
 			cmd.SetErr(f.err)
 			return f.err
 		case ok && len(f.replies) > 0:
-			once.SetVal(f.replies[0])
+			redistest.Reply(cmd, f.replies[0])
 			f.replies = f.replies[1:]
 		case ok && f.forever != nil:
-			once.SetVal(f.forever)
+			redistest.Reply(cmd, f.forever)
 		default:
 			return next(ctx, cmd)
 		}
-		return nil
+		return cmd.Err()
 	})
 	return f
 }

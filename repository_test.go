@@ -18,7 +18,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -56,7 +55,7 @@ func grants(cmd redis.Cmder) {
 	if args := cmd.Args(); args[1] == scripts.AcquireRest.Sha {
 		reply = []any{int64(0), int64(0), "granted", args[3+3+2], "rate", int64(1 << 30), "interval", int64(1000)}
 	}
-	cmd.(dispatch.OnceCmd).SetVal(reply)
+	redistest.Reply(cmd, reply)
 }
 
 // On the path of a batch an acquire makes at most two allocations, and most acquires make none.
@@ -97,6 +96,25 @@ func TestBatchedAcquiresHardlyAllocate(t *testing.T) {
 		least = min(least, an)
 	}
 	require.LessOrEqual(t, least, 2.0)
+}
+
+// An acquire that goes by itself makes four allocations: its command, the arguments, the member among them, and the reply that the
+// caller keeps.
+func TestAcquireByItselfHardlyAllocates(t *testing.T) {
+	redistest.NoRace(t, "it counts allocations")
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	rdb.AddHook(granter{})
+	c := newClient(t, rdb, WithOutageLimit(time.Hour))
+	defer c.Close()
+	l, ctx := c.RateLimiter("allocs"), t.Context()
+	an := testing.AllocsPerRun(1000, func() {
+		if ok, err := l.TryAcquire(ctx, 1, 0); !ok || err != nil {
+			t.Error(ok, err)
+		}
+	})
+	const ofReply = 2 // the list of grants, and that which go-redis would read
+	require.LessOrEqual(t, an, 4.0+ofReply)
 }
 
 // TestSharedFragments checks that what stands in scripts/shared is shared.

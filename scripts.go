@@ -23,7 +23,7 @@ func script(name string, keys, args int, r redisson.Resend) *redisson.Script {
 // redisson knows what they are, and the header of each script documents them; TestScriptHeaders checks that the
 // three agree.
 var scripts = redisson.Scripts{
-	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).OptionalArgs(2).WithReplyClock(redisson.AnswersAt(2)),
+	Acquire:       script("acquire", 3, 7, redisson.ResendAsReplay).OptionalArgs(2).RepliesIntegers().WithReplyClock(redisson.AnswersAt(2)),
 	AcquireRest:   script("acquire_rest", 3, 12, redisson.ResendAsReplay).OptionalArgs(7).WithReplyClock(redisson.AnswersAt(1)),
 	AcquireAll:    script("acquire_all", 3*redisson.OneCallParts, 4+redisson.OneCallParts, redisson.ResendAsReplay).WithCost(100),
 	Available:     script("available", 3, 5, redisson.ResendAlways).Alone(),

@@ -41,6 +41,13 @@ elseif form == 'empty' then
 end
 return {n, 'text', {n, 'list'}, ''}`, 1, 1)
 
+// integers is like it, of one form: the list of integers that its caller has said it is.
+var integers = func() *dispatch.Script {
+	s := dispatch.New("integers", `return {redis.call('INCR', KEYS[1]), #ARGV[1], 0, 2^40, -1}`, 1, 1)
+	s.Integers = true
+	return s
+}()
+
 // order is the order of the forms in what leaves together.
 var order = []string{"list", "text", "number", "empty", "nothing", "status", "error"}
 
@@ -53,6 +60,8 @@ var replies = map[string]any{
 	"error":   "WRONG form",
 	"empty":   []any{},
 	"list":    []any{int64(1), "text", []any{int64(1), "list"}, ""},
+
+	"integers": []any{int64(1), int64(8), int64(0), int64(1 << 40), int64(-1)},
 }
 
 // An outcome is what a caller is told of its call, which is of the given form.
@@ -67,7 +76,7 @@ func (o outcome) replied() (any, bool) {
 	var of redis.Error
 	switch {
 	case o.err == nil:
-		return o.reply, true
+		return dispatch.List(o.reply), true
 	case errors.Is(o.err, redis.Nil):
 		return redis.Nil, true
 	case errors.As(o.err, &of):
@@ -76,17 +85,20 @@ func (o outcome) replied() (any, bool) {
 	return nil, false
 }
 
-// burst makes calls of keys with that prefix at once. It makes fewCalls of them first, behind which the others wait, and returns
+// burst makes calls of s, of keys with that prefix, at once. It makes fewCalls of them first, behind which the others wait, and returns
 // the outcome of each by its key.
-func burst(d *dispatch.Dispatcher, prefix string, calls int) map[string]outcome {
+func burst(d *dispatch.Dispatcher, s *dispatch.Script, prefix string, calls int) map[string]outcome {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	all := map[string]outcome{}
 	for i := range calls {
 		o, key := outcome{form: order[i%len(order)]}, fmt.Sprint(prefix, ":", i)
+		if s == integers {
+			o.form = "integers"
+		}
 		wg.Go(func() {
-			cmd, _ := forms.Command([]string{key}, o.form)
-			o.reply, o.err = forms.Once(context.Background(), d, cmd)
+			cmd, _ := s.Command([]string{key}, o.form)
+			o.reply, o.err = s.Once(context.Background(), d, cmd)
 			mu.Lock()
 			defer mu.Unlock()
 			all[key] = o
@@ -153,27 +165,31 @@ func (c connection) of(t *testing.T, rdb *redis.Client, opt func(*redis.Options)
 func TestReplyThatEndsEarly(t *testing.T) {
 	redistest.NeedReal(t) // it takes minutes in Lua on Go
 	redistest.Repeats(t)
+	alone := func(requests [][]string) bool {
+		calls, _ := callsOf(requests)
+		return len(calls) == 1
+	}
 	joint := func(requests [][]string) bool {
 		calls, _ := callsOf(requests)
 		return len(calls) > 0 && slices.Max(calls) > 1
 	}
 	const few = 8 // calls behind which others wait
 	for name, c := range map[string]struct {
+		script   *dispatch.Script
 		calls    int
 		separate bool // there are no joints
 		anew     bool // each client is new
 		match    func(requests [][]string) bool
 	}{
-		"alone": {calls: 1, match: func(requests [][]string) bool {
-			calls, _ := callsOf(requests)
-			return len(calls) == 1
-		}},
-		"in a pipeline": {calls: few + len(replies), separate: true, match: func(requests [][]string) bool {
+		"alone":           {script: forms, calls: 1, match: alone},
+		"alone, integers": {script: integers, calls: 1, match: alone},
+		"in a pipeline": {script: forms, calls: few + len(order), separate: true, match: func(requests [][]string) bool {
 			calls, _ := callsOf(requests)
 			return len(calls) > 1
 		}},
-		"in a joint": {calls: few + len(replies), match: joint},
-		"with HELLO": {calls: few + 2, anew: true, match: func(requests [][]string) bool {
+		"in a joint":           {script: forms, calls: few + len(order), match: joint},
+		"in a joint, integers": {script: integers, calls: few + 2, match: joint},
+		"with HELLO": {script: forms, calls: few + 2, anew: true, match: func(requests [][]string) bool {
 			calls, hello := callsOf(requests)
 			return hello && len(calls) > 1
 		}},
@@ -198,10 +214,10 @@ func TestReplyThatEndsEarly(t *testing.T) {
 					for at := 0; ; at++ {
 						keys := fmt.Sprint(prefix, ":", at, ":")
 						if at == 0 && !c.anew {
-							forget(t, direct, burst(d, keys, c.calls))
+							forget(t, direct, burst(d, c.script, keys, c.calls))
 						}
 						cutter.CutAt(at, c.match)
-						all := burst(d, keys, c.calls)
+						all := burst(d, c.script, keys, c.calls)
 						for key, o := range all {
 							made, err := direct.Get(t.Context(), key).Int()
 							if !errors.Is(err, redis.Nil) {
@@ -223,8 +239,8 @@ func TestReplyThatEndsEarly(t *testing.T) {
 						require.True(t, matched, "at byte %d: no such calls left", at)
 						if c.anew {
 							cutter.CutAt(math.MaxInt, joint)
-							forget(t, direct, burst(d, keys, few+2)) // asks again
-							forget(t, direct, burst(d, keys, few+2))
+							forget(t, direct, burst(d, c.script, keys, few+2)) // asks again
+							forget(t, direct, burst(d, c.script, keys, few+2))
 							_, matched = cutter.Cut()
 							require.True(t, matched, "at byte %d: calls do not travel together any more", at)
 							require.NoError(t, rdb.Close())

@@ -95,7 +95,7 @@ func (l *lane) departsLocked(now time.Time, calls int) departure {
 	return d
 }
 
-// A call waits in the queue of a lane, or is in flight in a pipeline.
+// A call waits in the queue of a lane, or is in flight, in a pipeline or by itself.
 type call struct {
 	script  *Script
 	evalsha []any
@@ -105,6 +105,11 @@ type call struct {
 	micros  int
 	next    *call
 	left    bool // its caller does not wait any more; guarded by the lane's lock
+
+	// Of one that goes by itself.
+	to    Sender
+	by    trip
+	carry func() // nil, or carried
 
 	reply  any
 	err    error
@@ -192,7 +197,7 @@ func (d *Dispatcher) blankCall() *call {
 
 func (d *Dispatcher) recycle(c *call) {
 	if d != nil {
-		*c = call{done: c.done}
+		*c = call{done: c.done, carry: c.carry}
 		d.free.Put(c)
 	}
 }

@@ -29,6 +29,7 @@ type Script struct {
 	Sha        string
 	Keys, Args int
 	Optional   int  // how many of the last arguments may be left out
+	Integers   bool // every reply is a list of integers
 	Alone      bool // its calls share no round trip, because they may keep Redis busy for long or are rare
 	Micros     int  // what a call takes Redis, in µs; 0 for the usual
 
@@ -72,7 +73,12 @@ func (s *Script) Command(keys []string, args ...any) ([]any, error) {
 // Begin returns the beginning of an EVALSHA command; append the keys and then args arguments to it. It is for calls
 // whose allocations count; see [Script.Complete].
 func (s *Script) Begin(args int) []any {
-	return append(make([]any, 0, 3+s.Keys+args), "evalsha", s.sha, s.Keys)
+	return s.BeginIn(make([]any, 0, 3+s.Keys+args))
+}
+
+// BeginIn is like Begin, in memory of the caller.
+func (s *Script) BeginIn(cmd []any) []any {
+	return append(cmd, "evalsha", s.sha, s.Keys)
 }
 
 // Complete checks a command that was made with [Script.Begin], as [Script.Command] does.
@@ -97,6 +103,8 @@ func (s *Script) instant(cmd redis.Cmder) (time.Time, bool) {
 // Once makes one attempt at a command that [Script.Command] returned. When ctx is done it returns ctx.Err(). In
 // that case, and after an error whose outcome is Unknown, the script may have been executed. A [Dispatcher] may
 // send the command together with others.
+//
+// The reply to a script of Integers may be an [Integers].
 //
 // If the attempt fails without a reply, the client of a cluster looks up the masters again; see [Reload].
 func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any, err error) {
@@ -125,7 +133,11 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 		if e, ok := ctx.(endable); ok {
 			inner = d.bound(e.Endless())
 		}
-		go s.carry(inner, c, to, evalsha, by)
+		c.script, c.ctx, c.evalsha, c.to, c.by = s, inner, evalsha, to, by
+		if c.carry == nil {
+			c.carry = c.carried // once, since each would be an allocation
+		}
+		go c.carry()
 		select {
 		case <-c.done:
 			reply, err = c.reply, c.err
@@ -150,19 +162,19 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 }
 
 func (s *Script) missing(reply any) bool {
-	list, ok := reply.([]any)
+	list, ok := List(reply).([]any)
 	return ok && s.Missing != nil && s.Missing(list)
 }
 
 // An endable is a context that ends when a call is given up. Then the caller leaves, but the redis client goes on.
 type endable interface{ Endless() context.Context }
 
-// carry is send for a caller who waits for c, and may leave.
-func (s *Script) carry(ctx context.Context, c *call, to Sender, evalsha []any, by trip) {
+// carried is send for a caller who waits for c, and may leave.
+func (c *call) carried() {
 	stack.Grow()
 	c.err = errGone // unless a hook lets the call return
 	defer c.wake()
-	c.reply, c.err = s.send(ctx, to, evalsha, by)
+	c.reply, c.err = c.script.send(c.ctx, c.to, c.evalsha, c.by)
 }
 
 // send makes one attempt at a command by itself, and waits for the reply even if ctx is done. If by is not zero, the
@@ -172,14 +184,23 @@ func (s *Script) send(ctx context.Context, to Sender, evalsha []any, by trip) (r
 		err = errGone // unless a hook lets the call return
 		defer func() { by.lane.landed(by.departure, err) }()
 	}
-	cmd := OnceCmd{redis.NewCmd(ctx, evalsha...)}
-	if err = Process(ctx, to, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+	if s.Integers {
+		cmd := Integers{redis.NewIntSliceCmd(ctx, evalsha...)}
+		err = Process(ctx, to, cmd)
+		reply = cmd
+	} else {
+		cmd := OnceCmd{redis.NewCmd(ctx, evalsha...)}
+		err = Process(ctx, to, cmd)
+		reply = cmd.Val()
+	}
+	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because
 		// another SCRIPT FLUSH can come between it and the EVALSHA.
-		cmd = OnceCmd{redis.NewCmd(ctx, s.eval(evalsha)...)}
+		cmd := OnceCmd{redis.NewCmd(ctx, s.eval(evalsha)...)}
 		err = Process(ctx, to, cmd)
+		reply = cmd.Val()
 	}
-	return cmd.Val(), err
+	return reply, err
 }
 
 func (s *Script) eval(evalsha []any) []any {
@@ -192,6 +213,27 @@ type OnceCmd struct{ *redis.Cmd }
 
 // NoRetry tells go-redis not to send the command again.
 func (OnceCmd) NoRetry() bool { return true }
+
+// An Integers is a OnceCmd whose reply go-redis reads as a list of integers, in one allocation instead of one for each. It
+// is also that reply, as [Script.Once] returns it. It leaves by itself: if a pipeline breaks, a list that has been read
+// half cannot be told from a whole one.
+type Integers struct{ *redis.IntSliceCmd }
+
+// NoRetry tells go-redis not to send the command again.
+func (Integers) NoRetry() bool { return true }
+
+// List returns a reply as go-redis reads it without Integers.
+func List(reply any) any {
+	x, ok := reply.(Integers)
+	if !ok {
+		return reply
+	}
+	list := make([]any, len(x.Val()))
+	for i, n := range x.Val() {
+		list[i] = n
+	}
+	return list
+}
 
 // A Once is a OnceCmd of any type.
 type Once struct{ redis.Cmder }

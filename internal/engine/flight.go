@@ -19,6 +19,7 @@ import (
 // more. It belongs to the goroutine that flies it; the lock of the shard guards its callers.
 type flight struct {
 	permit.Batch
+	flies     func()       // fly, made once, since each would be an allocation
 	callers   [][]*request // of each run; nil for a caller that left
 	limiter   *limiter
 	ctx       context.Context // of the first request, without its cancellation
@@ -178,12 +179,17 @@ func (f *flight) step() (more bool) {
 	begin := time.Now()
 	f.ID, f.Replay, f.asked = f.limiter.link.System.Backends.NewID(), false, begin
 	f.next = isLanded
-	a, err := f.attempt(begin)
-	if err != nil {
+	var a struct { // one allocation for both; the callers keep the reply
+		permit.Reply
+		granted [1]int64
+	}
+	var err error
+	f.Room = a.granted[:0]
+	if a.Reply, err = f.attempt(begin); err != nil {
 		f.fail(err)
 		return false
 	}
-	f.land(&a, begin)
+	f.land(&a.Reply, begin)
 	if len(f.unclaimed) > 0 {
 		f.refundUnclaimed()
 	}

@@ -145,6 +145,7 @@ func (l *limiter) newFlightLocked() *flight {
 	f, ok := l.shard.engine.flights.Get().(*flight)
 	if !ok {
 		f = &flight{}
+		f.flies = f.fly
 	}
 	f.limiter, f.Floor = l, l.link.Floor
 	return f
@@ -152,7 +153,7 @@ func (l *limiter) newFlightLocked() *flight {
 
 // recycleFlight keeps f, which nobody uses any more, for reuse.
 func (e *Engine) recycleFlight(f *flight) {
-	*f = flight{Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, unclaimed: f.unclaimed[:0]}
+	*f = flight{flies: f.flies, Batch: permit.Batch{Runs: f.Runs[:0]}, callers: f.callers, unclaimed: f.unclaimed[:0]}
 	e.flights.Put(f)
 }
 

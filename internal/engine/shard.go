@@ -51,7 +51,7 @@ func (s *shard) Unlock() {
 		r.done <- struct{}{}
 	}
 	for _, f := range ready {
-		go f.fly()
+		go f.flies()
 	}
 }
 

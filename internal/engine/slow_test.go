@@ -236,6 +236,7 @@ func TestOneSlowReplyIsNoOutage(t *testing.T) {
 			_, err := w.l.Allow(context.Background(), 1)
 			require.ErrorIs(t, err, permit.ErrUnavailable, "nor is one")
 			require.Less(t, w.elapsed()-began, 2*time.Second)
+			synctest.Wait() // the event follows
 			require.Equal(t, 1, told.count(link.OutageBegan))
 			w.p.Fix()
 		}, told.observe)

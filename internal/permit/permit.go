@@ -154,6 +154,7 @@ type Batch struct {
 	At        time.Time // date the grant back to this instant; zero for now
 	Cursor    Cursor
 	Allowance Allowance // for callers that wait
+	Room      []int64   // memory for Granted of the reply; may be nil
 }
 
 // Requests returns how many requests are in the batch.

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 )
 
@@ -58,7 +59,7 @@ func (l *Limiter) acquire(ctx context.Context, b *permit.Batch, noTTL, gap bool)
 			return a, nil
 		}
 		if r, n := short(raw); n != 1 || r[0] != statusUnusual {
-			return l.readRest(b, l.Scripts.Acquire, raw)
+			return l.readRest(b, l.Scripts.Acquire, dispatch.List(raw))
 		}
 	}
 	cmd, err := l.acquireCommand(b)
@@ -89,8 +90,13 @@ func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
 		looked = 1
 	}
 	r := b.Runs[0]
-	cmd := l.Keys.appendTo(s.Begin(5+more), b.Type)
-	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, Member(l.LongLength, b.ID.Run(0), uint32(r.Permits*r.Count)), looked)
+	var room struct { // one allocation for all
+		cmd    [3 + 3 + 7]any
+		member [21]byte
+	}
+	cmd := l.Keys.appendTo(s.BeginIn(room.cmd[:0]), b.Type)
+	member := appendMember(room.member[:0], l.LongLength, b.ID.Run(0), uint32(r.Permits*r.Count))
+	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, member, looked)
 	if more > 0 {
 		cmd = append(cmd, now, l.KeyTTL.Milliseconds())
 	}
@@ -186,6 +192,9 @@ func furtherRuns(runs []permit.Run) string {
 
 // short returns the numbers of a reply of at most ten numbers, and how many there are. For any other reply n is 0.
 func short(raw any) (r [10]int64, n int) {
+	if x, ok := raw.(dispatch.Integers); ok && len(x.Val()) <= len(r) {
+		return r, copy(r[:], x.Val())
+	}
 	list, _ := raw.([]any)
 	if len(list) > len(r) {
 		return r, 0
@@ -211,11 +220,11 @@ func (l *Limiter) readUsual(b *permit.Batch, raw any) (reading, bool) {
 	if n >= 9 {
 		granted, wait = r[8], ms(r[7])
 	}
-	if granted < 0 || granted > b.Runs[0].Count {
+	if granted < 0 || granted > b.Runs[0].Count || r[4] <= 0 {
 		return reading{}, false
 	}
 	return reading{permit.Reply{
-		Granted:   []int64{granted},
+		Granted:   append(b.Room[:0], granted),
 		Wait:      wait,
 		Available: r[1],
 		Now:       time.UnixMilli(r[2]),

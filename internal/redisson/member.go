@@ -20,12 +20,17 @@ import (
 //	byte 0..7   8..15    16..19                    Lc0I, with longLength: Redisson 3.16.4 to 3.16.8
 //	8           random   permits
 func Member(longLength bool, id permit.ID, permits uint32) []byte {
+	return appendMember(nil, longLength, id, permits)
+}
+
+// appendMember is Member in the memory of b, which is empty.
+func appendMember(b []byte, longLength bool, id permit.ID, permits uint32) []byte {
 	if longLength {
-		b := binary.LittleEndian.AppendUint64(make([]byte, 0, 20), 8)
+		b = binary.LittleEndian.AppendUint64(b, 8)
 		b = append(b, id[:8]...)
 		return binary.LittleEndian.AppendUint32(b, permits)
 	}
-	b := append(make([]byte, 0, 21), 16)
+	b = append(b, 16)
 	b = append(b, id[:3]...)
 	b = binary.LittleEndian.AppendUint32(b, permits)
 	b = append(b, id[7:]...)

@@ -54,6 +54,12 @@ func (s *Script) OptionalArgs(n int) *Script {
 	return s
 }
 
+// RepliesIntegers says that every reply is a list of integers, and returns s.
+func (s *Script) RepliesIntegers() *Script {
+	s.Integers = true
+	return s
+}
+
 // Alone makes calls of the script travel in round trips of their own, and returns s.
 func (s *Script) Alone() *Script {
 	s.Script.Alone = true

@@ -17,6 +17,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
+	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	lua "github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
@@ -326,7 +327,10 @@ func (s *store) process(cmd redis.Cmder) error {
 		}
 		text, _ := texts.Load(args[1])
 		v, err := s.Eval(text.(string), args[3:3+n], args[3+n:])
-		cmd.(dispatch.OnceCmd).SetVal(v)
+		if err == nil {
+			redistest.Reply(cmd, v)
+			err = cmd.Err()
+		}
 		return err
 	case "scan":
 		cmd.(dispatch.Once).Cmder.(*redis.ScanCmd).SetVal(s.mini.Keys(), 0)

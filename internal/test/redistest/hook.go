@@ -4,7 +4,9 @@ package redistest
 
 import (
 	"context"
+	"fmt"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,6 +22,30 @@ func (Passing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return ne
 // ProcessPipelineHook returns next.
 func (Passing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
+}
+
+// Reply makes v the reply to the command of a script, as far as go-redis reads such a reply to it.
+func Reply(cmd redis.Cmder, v any) {
+	x, ok := cmd.(dispatch.Integers)
+	if !ok {
+		cmd.(dispatch.OnceCmd).SetVal(v)
+		return
+	}
+	list, ok := v.([]any)
+	numbers := make([]int64, len(list))
+	for i := range list {
+		if numbers[i], ok = list[i].(int64); !ok {
+			break
+		}
+	}
+	switch {
+	case v == nil:
+		cmd.SetErr(redis.Nil)
+	case !ok:
+		cmd.SetErr(fmt.Errorf("redis: can't parse int reply: %v", v))
+	default:
+		x.SetVal(numbers)
+	}
 }
 
 // OnCommand returns a hook that calls f in place of next for each command that is not in a pipeline.
