@@ -18,6 +18,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -99,22 +100,31 @@ func TestBatchedAcquiresHardlyAllocate(t *testing.T) {
 }
 
 // An acquire that goes by itself makes four allocations: its command, the arguments, the member among them, and the reply that the
-// caller keeps.
+// caller keeps. A context that is not the background takes three more.
 func TestAcquireByItselfHardlyAllocates(t *testing.T) {
 	redistest.NoRace(t, "it counts allocations")
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer rdb.Close()
-	rdb.AddHook(granter{})
+	granted := []int64{0, 0, 0, 1 << 30, 1000, 0, -1}
+	onCommands(rdb, func(_ context.Context, cmd redis.Cmder, _ redis.ProcessHook) error {
+		if x, ok := cmd.(dispatch.Integers); ok {
+			x.SetVal(granted)
+		} else {
+			grants(cmd)
+		}
+		return nil
+	})
 	c := newClient(t, rdb, WithOutageLimit(time.Hour))
 	defer c.Close()
-	l, ctx := c.RateLimiter("allocs"), t.Context()
-	an := testing.AllocsPerRun(1000, func() {
-		if ok, err := l.TryAcquire(ctx, 1, 0); !ok || err != nil {
-			t.Error(ok, err)
-		}
-	})
-	const ofReply = 2 // the list of grants, and that which go-redis would read
-	require.LessOrEqual(t, an, 4.0+ofReply)
+	l, least := c.RateLimiter("allocs"), math.Inf(1) // of several: what else runs counts, too
+	for range 10 {
+		least = min(least, testing.AllocsPerRun(100, func() {
+			if ok, err := l.TryAcquire(context.Background(), 1, 0); !ok || err != nil {
+				t.Error(ok, err)
+			}
+		}))
+	}
+	require.LessOrEqual(t, least, 4.0)
 }
 
 // TestSharedFragments checks that what stands in scripts/shared is shared.
