@@ -178,9 +178,9 @@ if want > 0 and plain and not paused then
 end
 if name ~= '' then
   if ahead and lacking == 0 and n == want then
-    -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
-    -- the permits that it has got take to come back. Where little is left, they get those permits, too.
-    local pause = math.min(interval, math.ceil(interval * 4.0 * want / rate))
+    -- Others go on for as long as these permits take to come back. Where little is left of the rate, they go on for an
+    -- interval, and get these permits, too.
+    local pause = math.ceil((interval + 0.0) * want / rate)
     if 4 * want > 3 * rate then
       pause = interval + math.min(25, math.ceil(interval / 10))
     end
