@@ -106,46 +106,6 @@ func passedOverByPeer(w *world, ctx context.Context, l *limiter, interval time.D
 	return done
 }
 
-// TestAListLeavesWhileItTakesTheRest has the context of a list end while the call is on its way with which it takes all that it still
-// lacks, and lose the reply to that call, once and for good. It checks that what was granted goes back to every limiter.
-func TestAListLeavesWhileItTakesTheRest(t *testing.T) {
-	for name, c := range map[string]struct {
-		leaves bool
-		faults []testworld.Fault
-		want   error
-		free   []int64
-	}{
-		"its context ends":                     {true, []testworld.Fault{{Before: 500 * time.Millisecond}}, context.Canceled, []int64{10, 10, 10}},
-		"its context ends and a reply is lost": {true, []testworld.Fault{{Before: 500 * time.Millisecond, Err: testworld.Lost, Runs: true}}, context.Canceled, []int64{10, 10, 10}},
-		"a reply is lost":                      {false, []testworld.Fault{testworld.LostReply}, nil, []int64{4, 7, 7}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
-				l := w.others(slices.Repeat([]permit.Rate{overall(10, time.Minute)}, 3)...)
-				ctx, cancel := context.WithCancel(w.ctx)
-				defer cancel()
-				asked := 0
-				w.p.Hook(func(call testworld.Call) testworld.Fault {
-					if call.Op != "acquire_all" || call.Key != l[1].key || asked == len(c.faults) {
-						return testworld.Fault{}
-					}
-					asked++
-					if c.leaves {
-						time.AfterFunc(100*time.Millisecond, cancel)
-					}
-					return c.faults[asked-1]
-				})
-				require.ErrorIs(t, <-passedOverByPeer(w, ctx, l[0], time.Minute, l[0].of(6), l[1].of(3), l[2].of(3)), c.want)
-				require.Equal(t, len(c.faults), asked, "the call for what it lacked was made")
-				time.Sleep(2 * time.Second)
-				for i, l := range l {
-					w.has(l, c.free[i])
-				}
-			})
-		})
-	}
-}
-
 // TestAListWithoutReplyTakesNothing has each reply to the call for a list be lost. It checks that the list fails, and that what it was
 // granted goes back as soon as Redis is there again.
 func TestAListWithoutReplyTakesNothing(t *testing.T) {

@@ -18,9 +18,9 @@ import (
 // interval is the same. It waits for each as an ordinary request, which stands in the queue of its limiter since the list's caller
 // came. What it has lies idle until all are together, and is then moved to the present, so that no window counts less than is used.
 //
-// So that this does not take an interval for each part, it also asks for those that it has not come to yet: for all at one instant
-// whenever it gets the part that it waits for, and for each of them when the next part lets it wait. What it gets that way it keeps for
-// no longer than maxAhead, unless it comes to it. So no two series hold for long what the other waits for.
+// So that this does not take an interval for each part, it also asks for those that it has not come to yet, once the part that it has
+// come to lets it wait for half an interval. What it gets that way it keeps for no longer than maxAhead, unless it comes to it. So no two
+// series hold for long what the other waits for.
 //
 // A series belongs to one goroutine.
 type series struct {
@@ -30,7 +30,6 @@ type series struct {
 	steps []step
 
 	asking int       // requests that stand in queues
-	came   bool      // it has got the part that it waited for, and not asked for the rest since
 	all    time.Time // when it asks for every part that is missing, and not only for the first
 	end    time.Time // until when it waits for the first
 
@@ -103,15 +102,7 @@ func (s *series) acquire(ctx context.Context) (reply, error) {
 			s.land(<-replies)
 		}
 	}()
-	for {
-		if s.came && s.asking == 0 {
-			if err := s.takeRest(ctx); err != nil {
-				return nothing, err
-			}
-		}
-		if s.first() < 0 {
-			return allGranted(s.parts), nil
-		}
+	for s.first() >= 0 {
 		s.ask(waits, replies)
 		t := time.NewTimer(time.Until(s.due()))
 		select {
@@ -139,6 +130,7 @@ func (s *series) acquire(ctx context.Context) (reply, error) {
 			}
 		}
 	}
+	return allGranted(s.parts), nil
 }
 
 func (s *series) rejectedBy(i int, wait time.Duration) reply {
@@ -199,7 +191,7 @@ func (s *series) land(x landed) {
 	st.rate.Interval = link.Bounded(x.Reply.Rate).Interval
 	st.got()
 	if x.part == was {
-		s.came, s.all, s.end = true, st.since.Add(st.rate.Interval/2), st.since.Add(s.lasts())
+		s.all, s.end = st.since.Add(st.rate.Interval/2), st.since.Add(s.lasts())
 	}
 }
 
@@ -207,29 +199,6 @@ func (s *series) land(x landed) {
 func (x *step) got() {
 	x.held, x.since = true, time.Now()
 	x.renewed = x.since
-}
-
-// takeRest takes all parts that are missing, if they are free at this instant and one call can decide that. The call goes on when ctx
-// is done: what it is granted is held, and goes back like the rest.
-func (s *series) takeRest(ctx context.Context) error {
-	s.came = false
-	var rest []int
-	var parts []part
-	for i, x := range s.steps {
-		if !x.held {
-			rest, parts = append(rest, i), append(parts, s.parts[i])
-		}
-	}
-	began := time.Now()
-	granted, err := s.w.lists.takeFree(context.WithoutCancel(ctx), parts)
-	if err != nil || !granted {
-		return err
-	}
-	for j, i := range rest {
-		s.parts[i].asked = parts[j].asked
-		s.steps[i].got()
-	}
-	return s.renew(ctx, func(i int) bool { return s.steps[i].since.Before(began) })
 }
 
 // refund gives back what is held.

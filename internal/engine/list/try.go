@@ -76,16 +76,6 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 	}
 }
 
-// takeFree takes the parts if one call can decide them and all are free. It checks and repairs nothing.
-func (ls *Lists) takeFree(ctx context.Context, parts []part) (granted bool, err error) {
-	list := ls.together(parts)
-	if len(list) < 2 || !ls.engine.Config().Backends.InOneCall(list) {
-		return false, nil
-	}
-	rejected, err := ls.takeAll(ctx, parts, list)
-	return err == nil && len(rejected) == 0, err
-}
-
 // together returns the parts for a call for all of them.
 func (ls *Lists) together(parts []part) []permit.Part {
 	list := make([]permit.Part, len(parts))
