@@ -56,12 +56,12 @@ func TestGapOfManyPermits(t *testing.T) {
 	})
 }
 
-// TestPauseOfManyPermits checks that others go on, for half of the interval, once a caller has taken half of the permits ahead, of
-// which the product with the interval is 2^62.
+// TestPauseOfManyPermits checks that others go on, for as long as the interval, once a caller has taken permits ahead of which
+// the product with the interval is 2^62.
 func TestPauseOfManyPermits(t *testing.T) {
 	const interval = 1 << 42 // 139 years
 	before := state{hash: hash("rate", "2097152", "interval", fmt.Sprint(interval)), value: "2097152"}
-	then := state{hash: before.hash, value: "1048576", members: []member{{0, own(0, 1<<20)}}, ahead: "0 " + at(interval/2) + " 0"}
+	then := state{hash: before.hash, value: "1048576", members: []member{{0, own(0, 1<<20)}}, ahead: "0 " + at(interval) + " 0"}
 	check(t, []row{{"reserve", "", before, []any{1 << 20, own(0, 0), 0, "", now, 0, "me"}, "0", fmt.Sprint("0 1048576 2097152 ", interval, " 0 0 1"), &then}})
 }
 

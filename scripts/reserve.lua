@@ -23,7 +23,7 @@
 -- ARGV[3]   the member of the reservation as if it held ARGV[4] permits, in the format to write
 -- ARGV[4]   permits that it is known to hold, 0 for none
 -- ARGV[5]   words: unsure: it may hold others than ARGV[4] because a call has been lost; mark: a grant ahead of now, which is
---           everybody's, keeps its gap
+--           everybody's, keeps its gap; part: the caller wants permits of other limiters, too
 -- ARGV[6]   now in ms, or empty for this server's TIME
 -- ARGV[7]   least TTL in ms of PER_CLIENT state when the limiter has none, 0 for no TTL
 -- ARGV[8]   the caller in KEYS[4], in letters and digits, or empty to take what is plainly there. May be left out, as
@@ -178,9 +178,10 @@ if want > 0 and plain and not paused then
 end
 if name ~= '' then
   if ahead and lacking == 0 and n == want then
-    -- Others go on for as long as these permits take to come back. Where little is left of the rate, they go on for an
-    -- interval, and get these permits, too.
-    local pause = math.ceil((interval + 0.0) * want / rate)
+    -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
+    -- the permits that it has got take to come back, and for half of that if it has to get others of other limiters. Where
+    -- little is left, they get those permits, too.
+    local pause = math.min(interval, math.ceil(interval * (says(ARGV[5], 'part') and 2.0 or 4.0) * want / rate))
     if 4 * want > 3 * rate then
       pause = interval + math.min(25, math.ceil(interval / 10))
     end

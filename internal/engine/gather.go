@@ -47,7 +47,7 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 func (l *limiter) gatherLocked(r *request) {
 	e := l.shard.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.reserved = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came)}
+	g.reserved = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came), Part: !r.want.Came.IsZero()}
 	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))

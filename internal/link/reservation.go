@@ -18,6 +18,7 @@ type Reservation struct {
 	ID      permit.ID
 	Permits int64       // wanted
 	Type    permit.Type // of the limiter
+	Part    bool        // of what is wanted of several limiters
 	Ahead   bool        // take permits before they have come back; otherwise all that are there, or what is held
 	Waited  time.Duration
 
@@ -66,7 +67,7 @@ func (r *Reservation) Grow(ctx context.Context) error {
 
 // call returns the arguments of a call that leaves want permits held.
 func (r *Reservation) call(want int64) permit.Reservation {
-	return permit.Reservation{Type: r.Type, ID: r.ID, Want: want, Held: r.Last.Held, Unsure: r.unsure, Ahead: r.Ahead, Waited: r.Waited}
+	return permit.Reservation{Type: r.Type, ID: r.ID, Want: want, Held: r.Last.Held, Unsure: r.unsure, Ahead: r.Ahead, Waited: r.Waited, Part: r.Part}
 }
 
 // Refund gives back what is held. It works even if the Engine is closed. If it fails, the permits are free again after one

@@ -264,6 +264,7 @@ type Reservation struct {
 	Unsure bool          // a call has been lost, so the number held may differ from Held
 	Ahead  bool          // take them before they have come back, so that nobody else takes them when they do
 	Waited time.Duration // with Ahead: for how long the caller had waited at its first call
+	Part   bool          // with Ahead: it is a part of what the caller wants of several limiters
 }
 
 // A Reserved is the reply to a Reservation.

@@ -220,8 +220,8 @@ func (l *Limiter) readUsual(b *permit.Batch, raw any) (reading, bool) {
 	if n >= 9 {
 		granted, wait = r[8], ms(r[7])
 	}
-	if granted < 0 || granted > b.Runs[0].Count || r[4] <= 0 {
-		return reading{}, false
+	if granted < 0 || granted > b.Runs[0].Count || r[4] <= 0 || n >= 9 && wait <= 0 {
+		return reading{}, false // such as a reply that was read half, if a hook of the redis client drops the error
 	}
 	return reading{permit.Reply{
 		Granted:   append(b.Room[:0], granted),

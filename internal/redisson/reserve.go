@@ -54,7 +54,7 @@ func (l *Limiter) reserve(ctx context.Context, v permit.Reservation) (permit.Res
 		ahead, fields = hex.EncodeToString(v.ID[:]), 7
 	}
 	cmd, err := s.Command(append(l.Keys.Of(v.Type), l.Keys.Ahead(v.Type)), wire(v.Type), v.Want, Member(l.LongLength, v.ID, uint32(v.Held)),
-		v.Held, words(word{v.Unsure, "unsure"}, word{l.SharedClock, "mark"}), l.now(), l.KeyTTL.Milliseconds(), ahead, v.Waited.Milliseconds())
+		v.Held, words(word{v.Unsure, "unsure"}, word{l.SharedClock, "mark"}, word{v.Part, "part"}), l.now(), l.KeyTTL.Milliseconds(), ahead, v.Waited.Milliseconds())
 	if err != nil {
 		return permit.Reserved{}, err
 	}
