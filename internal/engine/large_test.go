@@ -191,6 +191,12 @@ func TestWhatALargeRequestTakesAheadGoesBack(t *testing.T) {
 				})
 				ctx, cancel := context.WithCancel(w.ctx)
 				defer cancel()
+				w.p.Hook(func(call testworld.Call) testworld.Fault {
+					if call.Part {
+						t.Error("no part of a list")
+					}
+					return testworld.Fault{}
+				})
 				done := make(chan error, 1)
 				go func() { done <- w.l.Acquire(ctx, 9) }()
 				for left() > -2 { // of which one may be a tripwire

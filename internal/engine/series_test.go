@@ -106,6 +106,23 @@ func passedOverByPeer(w *world, ctx context.Context, l *limiter, interval time.D
 	return done
 }
 
+// TestAPartOfAListSaysSo checks that what is taken ahead for a list is told from what is taken for a large request (see
+// TestWhatALargeRequestTakesAheadGoesBack): others go on for half as long afterwards.
+func TestAPartOfAListSaysSo(t *testing.T) {
+	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
+		l := w.others(slices.Repeat([]permit.Rate{overall(10, time.Minute)}, 2)...)
+		parts := 0
+		w.p.Hook(func(call testworld.Call) testworld.Fault {
+			if call.Part {
+				parts++
+			}
+			return testworld.Fault{}
+		})
+		require.NoError(t, <-passedOverByPeer(w, w.ctx, l[0], time.Minute, l[0].of(6), l[1].of(3)))
+		require.NotZero(t, parts)
+	})
+}
+
 // TestAListWithoutReplyTakesNothing has each reply to the call for a list be lost. It checks that the list fails, and that what it was
 // granted goes back as soon as Redis is there again.
 func TestAListWithoutReplyTakesNothing(t *testing.T) {

@@ -149,6 +149,8 @@ func TestForeignReplies(t *testing.T) {
 			require.Error(t, operations[name](), "%s was replied %v", name, reply)
 		}
 	}
+	f.replies = []any{list(0, 4, 1000, 10, 2000, 60000, 0, 0, 0)}
+	require.ErrorContains(t, operations["acquire"](), "unexpected", "a reply that was read half")
 	for _, name := range []string{"acquire", "available", "release", "reserve"} {
 		for _, c := range []struct {
 			reply []any

@@ -33,6 +33,7 @@ type Call struct {
 	ID     permit.ID // of what is granted or returned, on the first limiter; zero for a heal
 	At     time.Time
 	Replay bool
+	Part   bool         // for a reserve: of a list
 	Batch  permit.Batch // for an acquire
 	Grant  permit.Grant // for a refund
 

@@ -284,7 +284,7 @@ func (l *Limiter) Refund(ctx context.Context, typ permit.Type, g permit.Grant) e
 
 // Reserve makes one attempt at a reservation.
 func (l *Limiter) Reserve(ctx context.Context, v permit.Reservation) (a permit.Reserved, err error) {
-	_, err = l.p.send(Call{Op: "reserve", Key: l.key, ID: v.ID, Replay: v.Unsure}, func() (err error) {
+	_, err = l.p.send(Call{Op: "reserve", Key: l.key, ID: v.ID, Replay: v.Unsure, Part: v.Part}, func() (err error) {
 		a, err = l.redis.Reserve(context.WithoutCancel(ctx), v)
 		held := a.Held
 		if a.Lacking > 0 {
