@@ -109,7 +109,7 @@ type call struct {
 	// Of one that goes by itself.
 	to    Sender
 	by    trip
-	carry func() // nil, or carried
+	carry func() // carried, made once, since each would be an allocation
 
 	reply  any
 	err    error
@@ -192,7 +192,9 @@ func (d *Dispatcher) blankCall() *call {
 			return c
 		}
 	}
-	return &call{done: make(chan struct{}, 1)}
+	c := &call{done: make(chan struct{}, 1)}
+	c.carry = c.carried
+	return c
 }
 
 func (d *Dispatcher) recycle(c *call) {

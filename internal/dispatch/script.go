@@ -134,9 +134,6 @@ func (s *Script) Once(ctx context.Context, rdb Sender, evalsha []any) (reply any
 			inner = d.bound(e.Endless())
 		}
 		c.script, c.ctx, c.evalsha, c.to, c.by = s, inner, evalsha, to, by
-		if c.carry == nil {
-			c.carry = c.carried // once, since each would be an allocation
-		}
 		go c.carry()
 		select {
 		case <-c.done:
@@ -184,23 +181,25 @@ func (s *Script) send(ctx context.Context, to Sender, evalsha []any, by trip) (r
 		err = errGone // unless a hook lets the call return
 		defer func() { by.lane.landed(by.departure, err) }()
 	}
-	if s.Integers {
-		cmd := Integers{redis.NewIntSliceCmd(ctx, evalsha...)}
-		err = Process(ctx, to, cmd)
-		reply = cmd
-	} else {
-		cmd := OnceCmd{redis.NewCmd(ctx, evalsha...)}
-		err = Process(ctx, to, cmd)
-		reply = cmd.Val()
-	}
-	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
+	cmd := s.newCmd(ctx, evalsha)
+	if err = Process(ctx, to, cmd); err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// EVAL carries the text and leaves it in the script cache. A SCRIPT LOAD first would not do, because
 		// another SCRIPT FLUSH can come between it and the EVALSHA.
-		cmd := OnceCmd{redis.NewCmd(ctx, s.eval(evalsha)...)}
+		cmd = s.newCmd(ctx, s.eval(evalsha))
 		err = Process(ctx, to, cmd)
-		reply = cmd.Val()
 	}
-	return reply, err
+	if once, ok := cmd.(OnceCmd); ok {
+		return once.Val(), err
+	}
+	return cmd, err
+}
+
+// newCmd returns a command that runs s: an Integers or a OnceCmd.
+func (s *Script) newCmd(ctx context.Context, args []any) redis.Cmder {
+	if s.Integers {
+		return Integers{redis.NewIntSliceCmd(ctx, args...)}
+	}
+	return OnceCmd{redis.NewCmd(ctx, args...)}
 }
 
 func (s *Script) eval(evalsha []any) []any {

@@ -82,10 +82,7 @@ func usual(b *permit.Batch) bool {
 
 // usualCommand returns the command of acquire for b.
 func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
-	s, now, more, looked := l.Scripts.Acquire, l.now(), 0, 0
-	if b.Type == permit.PerClient || now != "" {
-		more = 2
-	}
+	s, now, looked := l.Scripts.Acquire, l.now(), 0
 	if noTTL {
 		looked = 1
 	}
@@ -97,7 +94,7 @@ func (l *Limiter) usualCommand(b *permit.Batch, noTTL bool) ([]any, error) {
 	cmd := l.Keys.appendTo(s.BeginIn(room.cmd[:0]), b.Type)
 	member := appendMember(room.member[:0], l.LongLength, b.ID.Run(0), uint32(r.Permits*r.Count))
 	cmd = append(cmd, wires[b.Type], r.Permits, r.Count, member, looked)
-	if more > 0 {
+	if b.Type == permit.PerClient || now != "" {
 		cmd = append(cmd, now, l.KeyTTL.Milliseconds())
 	}
 	return s.Complete(cmd)
