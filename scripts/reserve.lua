@@ -179,9 +179,9 @@ end
 if name ~= '' then
   if ahead and lacking == 0 and n == want then
     -- Others go on for an interval, in which what is left of the rate comes back once, or for four times as long as
-    -- the permits that it has got take to come back, and for half of that if it has to get others of other limiters. Where
-    -- little is left, they get those permits, too.
-    local pause = math.min(interval, math.ceil(interval * (says(ARGV[5], 'part') and 2.0 or 4.0) * want / rate))
+    -- the permits that it has got take to come back, and for once as long if it has to get others of other limiters.
+    -- Where little is left, they get those permits, too.
+    local pause = math.min(interval, math.ceil(interval * (says(ARGV[5], 'part') and 1.0 or 4.0) * want / rate))
     if 4 * want > 3 * rate then
       pause = interval + math.min(25, math.ceil(interval / 10))
     end

@@ -61,7 +61,7 @@ func TestMarksAreSpentWhateverTheirScore(t *testing.T) {
 			wants(2, 0), "0", "0 2 10 1000 0 0 1", then("0 "+at(800)+" 0", "0", member{-100, grant('a', 8)}, member{0, own(0, 2)})},
 		{"reserve", "a part of several", set("", "2", member{-100, grant('a', 8)}),
 			[]any{2, own(0, 0), 0, "part", now, 0, "me"}, "0", "0 2 10 1000 0 0 1",
-			then("0 "+at(400)+" 0", "0", member{-100, grant('a', 8)}, member{0, own(0, 2)})},
+			then("0 "+at(200)+" 0", "0", member{-100, grant('a', 8)}, member{0, own(0, 2)})},
 		{"reserve", "no more than it wants", set("", "6", member{-100, marked(-1000, 2, vvv)}, member{hour, marked(-1000, 2, www)}),
 			wants(7, 0), "0", "0 7 10 1000 0 0 1", then(pause, "1", member{0, own(0, 7)}, member{hour, marked(-1000, 2, www)})},
 		{"reserve", "what lacked has come back", set(mine, "-1", member{-900, own(0, 7)}, member{-100, marked(-1000, 4, vvv)}),

@@ -107,7 +107,7 @@ func passedOverByPeer(w *world, ctx context.Context, l *limiter, interval time.D
 }
 
 // TestAPartOfAListSaysSo checks that what is taken ahead for a list is told from what is taken for a large request (see
-// TestWhatALargeRequestTakesAheadGoesBack): others go on for half as long afterwards.
+// TestWhatALargeRequestTakesAheadGoesBack): others go on for a quarter of the time afterwards.
 func TestAPartOfAListSaysSo(t *testing.T) {
 	inWorld(t, permit.Rate{}, func(t *testing.T, w *world) {
 		l := w.others(slices.Repeat([]permit.Rate{overall(10, time.Minute)}, 2)...)
