@@ -23,7 +23,7 @@ func (h *Handle) Acquire(ctx context.Context, want Request) (Outcome, error) {
 	r.ctx, r.want = ctx, want
 	if want.Wait {
 		r.came = time.Now()
-		if !want.Came.IsZero() {
+		if want.ofList() {
 			if r.want.Timeout > 0 {
 				r.want.Timeout += r.came.Sub(want.Came)
 			}

@@ -39,7 +39,7 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 	if !l.share.Contended() {
 		return now.Sub(l.first.since) > 2*l.rate.Interval // they have not been seen yet
 	}
-	affords := !r.want.Came.IsZero() || l.share.Affords(r.want.Permits, l.rate.Interval, now)
+	affords := r.want.ofList() || l.share.Affords(r.want.Permits, l.rate.Interval, now)
 	return affords && (l.share.IsLarge(r.want.Permits) || l.headIsStarvingLocked())
 }
 
@@ -47,7 +47,7 @@ func (l *limiter) mustGatherLocked(r *request) bool {
 func (l *limiter) gatherLocked(r *request) {
 	e := l.shard.engine
 	g := &gathering{l: l, head: r, stop: make(chan struct{})}
-	g.reserved = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came), Part: !r.want.Came.IsZero()}
+	g.reserved = link.Reservation{Link: l.link, Permits: r.want.Permits, Type: l.rate.Type, ID: l.link.System.Backends.NewID().Run(0), Ahead: true, Waited: time.Since(r.came), Part: r.want.ofList()}
 	l.gathering, r.gathers, l.first.mayGather = g, g, false
 	e.calls.Add(1)
 	go g.run(context.WithoutCancel(r.ctx))

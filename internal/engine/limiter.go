@@ -110,10 +110,10 @@ func (l *limiter) addLocked(r *request) (rejected bool) {
 	if l.waiters.n > 0 && !r.Degraded && l.isTooLateLocked(r) {
 		return true
 	}
-	if r.want.Came.IsZero() {
-		l.waiters.push(r)
-	} else {
+	if r.want.ofList() {
 		l.waiters.insert(r)
+	} else {
+		l.waiters.push(r)
 	}
 	l.watchLocked(r)
 	if l.waiters.first == r {
@@ -146,7 +146,7 @@ func (l *limiter) newHeadLocked() {
 
 // headSinceLocked returns since when the first in the queue counts as the first: now, or since its caller came elsewhere.
 func (l *limiter) headSinceLocked() time.Time {
-	if r := l.waiters.first; r != nil && !r.want.Came.IsZero() {
+	if r := l.waiters.first; r != nil && r.want.ofList() {
 		return r.want.Came
 	}
 	return time.Now()

@@ -22,9 +22,12 @@ type Request struct {
 	Policy    *outage.Policy
 	Floor     int64         // permits that are to stay free, for a request of a lower class; otherwise 0
 	Age       time.Duration // for how long a request of a lower class that waits is of the class
-	Came      time.Time     // since when the caller has waited, here and elsewhere, because it was rejected; zero for now
+	Came      time.Time     // for a part of a list: since when its caller has waited, here and elsewhere, because it was rejected
 	Yields    bool          // it fails when an outage begins
 }
+
+// ofList reports whether r is for a part of a list, whose caller has waited elsewhere, too.
+func (r *Request) ofList() bool { return !r.Came.IsZero() }
 
 // Timeout returns the time left until the deadline in the form of Request.Timeout, where 0 means no limit.
 func Timeout(deadline time.Time) time.Duration {
