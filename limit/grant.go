@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"time"
 
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/retry"
@@ -26,31 +25,23 @@ var ErrCannotSettle = errors.New("limit: grants of this algorithm cannot be sett
 type Grant struct {
 	limiter    grantor
 	permits    int64
+	ofPolicy   bool // an outage policy has granted them, so that the limiter knows nothing of them
 	settlement calls.Settlement
 	settled    retry.Settlement // to what was used
 }
 
+// A grantor is a Shared or a Local, as its grants know it.
 type grantor interface {
+	Limiter
 	label() string
 	settle(context.Context, *calls.Settlement) error
+	setting() (*calls.Setting, error) // or why it cannot be used
+	ask(context.Context, ratelimiter.Operation, calls.Demand) (calls.Outcome, error)
 }
 
-func newGrant(l grantor, n int64, m calls.Mark) *Grant {
-	return &Grant{limiter: l, permits: n, settlement: calls.Settlement{Permits: n, Mark: m}}
+func newGrant(l grantor, n int64, o calls.Outcome) *Grant {
+	return &Grant{limiter: l, permits: n, ofPolicy: o.Degraded, settlement: calls.Settlement{Permits: n, Mark: o.Mark}}
 }
-
-// grant returns the Grant of n permits that a call was granted with that outcome.
-func (s *Shared) grant(n int64, o calls.Outcome) *Grant {
-	if o.Degraded {
-		return newGrant(ofPolicy{s}, n, calls.Mark{})
-	}
-	return newGrant(s, n, o.Mark)
-}
-
-// An ofPolicy is the grantor of what an outage policy has granted, of which the limiter knows nothing.
-type ofPolicy struct{ *Shared }
-
-func (ofPolicy) settle(context.Context, *calls.Settlement) error { return nil }
 
 func checkSettles(n *calls.Setting) error {
 	if !n.Settles() {
@@ -59,81 +50,54 @@ func checkSettles(n *calls.Setting) error {
 	return nil
 }
 
-// AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
-// errors, and [ErrCannotSettle].
-func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimiter.Result, err error) {
-	if err := s.unusable(); err != nil {
+func allowGrant(ctx context.Context, l grantor, n int64) (*Grant, ratelimiter.Result, error) {
+	by, err := l.setting()
+	if err == nil {
+		err = checkSettles(by)
+	}
+	if err != nil {
 		return nil, ratelimiter.Result{}, err
 	}
-	if err := checkSettles(s.config.Now()); err != nil {
-		return nil, ratelimiter.Result{}, err
-	}
-	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
+	o, err := l.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
 	if err != nil || !o.Granted {
 		return nil, o.Result, err
 	}
-	return s.grant(n, o), o.Result, nil
+	return newGrant(l, n, o), o.Result, nil
 }
 
-// WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
-func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
-	if err := s.unusable(); err != nil {
-		return nil, err
+func waitGrant(ctx context.Context, l grantor, n int64) (*Grant, error) {
+	by, err := l.setting()
+	if err == nil {
+		err = checkSettles(by)
 	}
-	if err := checkSettles(s.config.Now()); err != nil {
-		return nil, err
-	}
-	o, err := s.calls.WaitFor(ctx, n, math.MaxInt64)
 	if err != nil {
 		return nil, err
 	}
-	return s.grant(n, o), nil
+	o, err := waitFor(ctx, l, n, math.MaxInt64)
+	if err != nil {
+		return nil, err
+	}
+	return newGrant(l, n, o), nil
 }
+
+// AllowGrant is Allow with a [Grant] that can be settled, which is nil if the permits were not granted. It has the same
+// errors, and [ErrCannotSettle].
+func (s *Shared) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimiter.Result, err error) {
+	return allowGrant(ctx, s, n)
+}
+
+// WaitGrant is [Wait] with a [Grant] that can be settled. It has the same errors, and [ErrCannotSettle].
+func (s *Shared) WaitGrant(ctx context.Context, n int64) (*Grant, error) { return waitGrant(ctx, s, n) }
 
 // AllowGrant is as that of a [Shared].
 func (l *Local) AllowGrant(ctx context.Context, n int64) (g *Grant, r ratelimiter.Result, err error) {
-	if !l.made() {
-		return nil, ratelimiter.Result{}, errNotLocal
-	}
-	if err := checkSettles(l.setting); err != nil {
-		return nil, ratelimiter.Result{}, err
-	}
-	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true})
-	if err != nil || !o.Granted {
-		return nil, o.Result, err
-	}
-	return newGrant(l, n, o.Mark), o.Result, nil
+	return allowGrant(ctx, l, n)
 }
 
 // WaitGrant is as that of a [Shared].
-func (l *Local) WaitGrant(ctx context.Context, n int64) (*Grant, error) {
-	if !l.made() {
-		return nil, errNotLocal
-	}
-	granter := &localGranter{Local: l}
-	if err := Wait(ctx, granter, n); err != nil {
-		return nil, err
-	}
-	return granter.grant, nil
-}
+func (l *Local) WaitGrant(ctx context.Context, n int64) (*Grant, error) { return waitGrant(ctx, l, n) }
 
-// A localGranter is a Local that keeps the grant of the one call that gets it.
-type localGranter struct {
-	*Local
-	grant *Grant
-}
-
-func (l *localGranter) Allow(ctx context.Context, n int64) (r ratelimiter.Result, err error) {
-	l.grant, r, err = l.AllowGrant(ctx, n)
-	return r, err
-}
-
-// Reserve is what Wait calls of a limiter that grants in advance.
-func (l *localGranter) Reserve(ctx context.Context, n int64, _ time.Duration) (ratelimiter.Result, error) {
-	return l.Allow(ctx, n)
-}
-
-func (l *Local) label() string { return signature(l.setting) }
+func (l *Local) label() string { return signature(l.by) }
 
 func (l *Local) settle(_ context.Context, s *calls.Settlement) error {
 	l.mu.Lock()
@@ -191,7 +155,7 @@ func (g *Grant) Settle(ctx context.Context, actual int64) error {
 		g.settlement.By = actual - g.permits
 	}
 	var err error
-	if actual != g.permits {
+	if actual != g.permits && !g.ofPolicy {
 		err = g.limiter.settle(ctx, &g.settlement)
 	}
 	g.settled.End(err)

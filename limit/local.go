@@ -20,8 +20,8 @@ import (
 // value is not usable; call [NewLocal]. A call of a Local that NewLocal did not return, or of nil, returns
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use. It must not be copied.
 type Local struct {
-	setting *calls.Setting
-	began   time.Time
+	by    *calls.Setting
+	began time.Time
 
 	waits chan struct{} // has an element while a caller is the first of those that wait for their turns
 
@@ -37,17 +37,17 @@ func NewLocal(a Algorithm) (*Local, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Local{setting: newSetting(a), began: time.Now(), waits: make(chan struct{}, 1)}
+	l := &Local{by: newSetting(a), began: time.Now(), waits: make(chan struct{}, 1)}
 	l.state = l.begunLocked()
 	return l, nil
 }
 
 // begunLocked returns the state of a limiter that begins now.
 func (l *Local) begunLocked() calls.State {
-	if m, ok := l.setting.Algorithm.(interface{ initial(now int64) calls.State }); ok {
+	if m, ok := l.by.Algorithm.(interface{ initial(now int64) calls.State }); ok {
 		return m.initial(l.nowLocked())
 	}
-	return l.setting.Idle()
+	return l.by.Idle()
 }
 
 // Algorithm returns the algorithm of the limiter: a value, also if NewLocal got a pointer to it.
@@ -55,55 +55,59 @@ func (l *Local) Algorithm() Algorithm {
 	if !l.made() {
 		return nil
 	}
-	return l.setting.Algorithm.(Algorithm)
+	return l.by.Algorithm.(Algorithm)
 }
 
 // made reports whether NewLocal returned l.
-func (l *Local) made() bool { return l != nil && l.setting != nil }
+func (l *Local) made() bool { return l != nil && l.by != nil }
 
-func (l *Local) reserves() bool { return l.made() && l.setting.Reserves }
+// setting returns the algorithm with its parameters, or why l cannot be used.
+func (l *Local) setting() (*calls.Setting, error) {
+	if !l.made() {
+		return nil, errNotLocal
+	}
+	return l.by, nil
+}
 
 // errNotLocal is the error of a Local that is nil or the zero value.
 var errNotLocal = calls.Invalid("the Local is not one that NewLocal returned")
 
 // Allow implements [Limiter].
 func (l *Local) Allow(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true})
+	o, err := l.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true})
 	return o.Result, err
 }
 
 // Peek implements [Limiter].
 func (l *Local) Peek(ctx context.Context, n int64) (ratelimiter.Result, error) {
-	o, err := l.ask(ctx, calls.Demand{N: n})
+	o, err := l.ask(ctx, ratelimiter.OperationPeek, calls.Demand{N: n})
 	return o.Result, err
 }
 
 // Reserve is like [Shared.Reserve].
 func (l *Local) Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error) {
-	o, err := l.ask(ctx, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
+	o, err := l.ask(ctx, ratelimiter.OperationReserve, calls.Demand{N: n, AtMost: calls.AtMostMicros(atMost), Spend: true})
 	return o.Result, err
 }
 
 // AllowAtMost is as that of a [Shared].
 func (l *Local) AllowAtMost(ctx context.Context, n int64) (permits int64, r ratelimiter.Result, err error) {
-	if !l.made() {
-		return 0, ratelimiter.Result{}, errNotLocal
-	}
-	if err := checkParts(l.setting); err != nil {
-		return 0, ratelimiter.Result{}, err
-	}
-	o, err := l.ask(ctx, calls.Demand{N: n, Spend: true, UpTo: true})
+	o, err := l.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, UpTo: true})
 	return o.Permits, o.Result, err
 }
 
-func (l *Local) ask(ctx context.Context, q calls.Demand) (calls.Outcome, error) {
-	if !l.made() {
-		return calls.Outcome{}, errNotLocal
+func (l *Local) ask(ctx context.Context, _ ratelimiter.Operation, q calls.Demand) (calls.Outcome, error) {
+	n, err := l.setting()
+	if err == nil && q.UpTo {
+		err = checkParts(n)
 	}
-	if err := calls.ContextError(ctx); err != nil {
-		return calls.Outcome{}, err
+	if err == nil {
+		err = calls.ContextError(ctx)
 	}
-	if err := q.Check(&l.setting.Model); err != nil {
+	if err == nil {
+		err = q.Check(&n.Model)
+	}
+	if err != nil {
 		return calls.Outcome{}, err
 	}
 	l.mu.Lock()

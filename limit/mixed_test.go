@@ -207,7 +207,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 					}
 					g := &granted{at: clock + r.Wait.Microseconds(), n: n}
 					if checkSettles(newSetting(a)) == nil {
-						g.grant = newGrant(l, n, r.Mark)
+						g.grant = newGrant(l, n, r)
 					}
 					window = append(window, g)
 					if len(window) > 1 && g.at < window[len(window)-2].at { // a turn of a queue whose clock was put back

@@ -201,10 +201,22 @@ func (s *Shared) unusable() error {
 }
 
 func (s *Shared) ask(ctx context.Context, op ratelimiter.Operation, q calls.Demand) (calls.Outcome, error) {
-	if err := s.unusable(); err != nil {
+	n, err := s.setting()
+	if err == nil && q.UpTo {
+		err = checkParts(n)
+	}
+	if err != nil {
 		return calls.Outcome{}, err
 	}
 	return s.calls.Request(ctx, op, q)
+}
+
+// setting returns the one that is in force as far as is known, or why s cannot be used.
+func (s *Shared) setting() (*calls.Setting, error) {
+	if err := s.unusable(); err != nil {
+		return nil, err
+	}
+	return s.calls.Now(), nil
 }
 
 // errNotShared is the error of a Shared that is nil or the zero value.
@@ -236,13 +248,7 @@ func (s *Shared) Reserve(ctx context.Context, n int64, atMost time.Duration) (ra
 // be more than one call can get, up to 2^32-1. It has the errors of Allow, and returns ratelimiter.ErrInvalidArgument for a limiter whose calls
 // are not the sum of calls for one permit each: a [DebtBucket], and those that grant in advance.
 func (s *Shared) AllowAtMost(ctx context.Context, n int64) (permits int64, r ratelimiter.Result, err error) {
-	if err := s.unusable(); err != nil {
-		return 0, ratelimiter.Result{}, err
-	}
-	if err := checkParts(s.calls.Now()); err != nil {
-		return 0, ratelimiter.Result{}, err
-	}
-	o, err := s.calls.Request(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, UpTo: true})
+	o, err := s.ask(ctx, ratelimiter.OperationAllow, calls.Demand{N: n, Spend: true, UpTo: true})
 	return o.Permits, o.Result, err
 }
 

@@ -41,36 +41,33 @@ func Wait(ctx context.Context, l Limiter, n int64) error {
 // returns false as soon as it is known that they will not be available in time, and then has taken nothing.
 // If timeout is not positive it asks once. It returns the errors of Wait.
 func WaitTimeout(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
-	return waitFor(ctx, l, n, max(timeout, 0))
+	o, err := waitFor(ctx, l, n, max(timeout, 0))
+	return err == nil && o.Granted, err
 }
 
-func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (bool, error) {
+func waitFor(ctx context.Context, l Limiter, n int64, timeout time.Duration) (o calls.Outcome, err error) {
 	if ctx == nil || l == nil {
-		return false, calls.Invalid("the context or the limiter is nil")
+		return o, calls.Invalid("the context or the limiter is nil")
 	}
-	if r, ok := l.(*ratelimiter.RateLimiter); ok {
-		return waitInQueue(ctx, r, n, timeout)
-	}
-	if s, ok := l.(*Shared); ok {
-		if err := s.unusable(); err != nil {
-			return false, err
+	switch l := l.(type) {
+	case *ratelimiter.RateLimiter:
+		o.Granted, err = waitInQueue(ctx, l, n, timeout)
+		return o, err
+	case *Shared:
+		if err := l.unusable(); err != nil {
+			return o, err
 		}
-		r, err := s.calls.WaitFor(ctx, n, timeout)
-		return err == nil && r.Granted, err
-	}
-	if q, ok := l.(*Local); ok && !q.made() {
-		return false, errNotLocal
+		return l.calls.WaitFor(ctx, n, timeout)
 	}
 	begin := time.Now()
-	r, byContext, err := take(ctx, l, n, begin, timeout)
+	o, byContext, err := take(ctx, l, n, begin, timeout)
 	if err != nil {
-		return false, err
+		return o, err
 	}
-	if !r.Granted {
-		return false, calls.TooLate(byContext)
+	if !o.Granted {
+		return o, calls.TooLate(byContext)
 	}
-	err = calls.Sleep(ctx, r.Wait)
-	return err == nil, err
+	return o, calls.Sleep(ctx, o.Wait)
 }
 
 // waitInQueue waits in the queue of the RateLimiter, which does not say how long that takes. Where the time is
@@ -94,45 +91,49 @@ func waitInQueue(ctx context.Context, l *ratelimiter.RateLimiter, n int64, timeo
 
 // take asks l until it grants the permits, or rejects them for longer than is left of the timeout or until the deadline of ctx: then it
 // reports whether that was the latter.
-func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time.Duration) (r ratelimiter.Result, byContext bool, err error) {
+func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time.Duration) (o calls.Outcome, byContext bool, err error) {
+	local, _ := l.(*Local)
 	inAdvance := asReserver(l)
-	if q, ok := l.(*Local); ok && inAdvance != nil {
-		first, byContext, err := q.queue(ctx, n, timeout)
+	if local != nil && inAdvance != nil {
+		first, byContext, err := local.queue(ctx, n, timeout)
 		if !first {
-			return ratelimiter.Result{}, byContext, err
+			return o, byContext, err
 		}
-		defer q.next()
+		defer local.next()
 	}
 	for {
 		var left time.Duration
 		left, byContext = calls.TimeLeft(ctx, timeout-time.Since(begin))
-		if inAdvance != nil {
-			r, err = inAdvance.Reserve(ctx, n, min(left, calls.BookAhead))
-		} else {
-			r, err = l.Allow(ctx, n)
+		switch {
+		case local != nil:
+			o, err = local.ask(ctx, "", calls.Demand{N: n, AtMost: calls.AtMostMicros(min(left, calls.BookAhead)), Spend: true})
+		case inAdvance != nil:
+			o.Result, err = inAdvance.Reserve(ctx, n, min(left, calls.BookAhead))
+		default:
+			o.Result, err = l.Allow(ctx, n)
 		}
-		if err != nil || r.Granted {
-			return r, byContext, err
+		if err != nil || o.Granted {
+			return o, byContext, err
 		}
-		pause := r.Wait
+		pause := o.Wait
 		if pause <= 0 {
 			pause = calls.LeastWait
 		}
 		due := pause
 		if inAdvance != nil {
-			// r.Wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
+			// o.Wait ends when a turn can be reserved. The turn itself is at the instant at which a call would be
 			// granted at once.
 			p, err := l.Peek(ctx, n)
 			if err != nil {
-				return ratelimiter.Result{}, byContext, err
+				return o, byContext, err
 			}
 			due = max(due, p.Wait)
 		}
 		if due > left {
-			return r, byContext, nil
+			return o, byContext, nil
 		}
 		if err := calls.Sleep(ctx, min(pause, calls.LookEvery)); err != nil { // the permits may be available earlier
-			return ratelimiter.Result{}, byContext, err
+			return o, byContext, err
 		}
 	}
 }
@@ -140,8 +141,8 @@ func take(ctx context.Context, l Limiter, n int64, begin time.Time, timeout time
 // asReserver returns l as a reserver if it grants permits in advance, and otherwise nil.
 func asReserver(l Limiter) reserver {
 	switch x := l.(type) {
-	case interface{ reserves() bool }: // a Local, also in another type
-		if !x.reserves() {
+	case *Local:
+		if !x.made() || !x.by.Reserves {
 			return nil
 		}
 	case interface{ Algorithm() Algorithm }:
