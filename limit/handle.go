@@ -17,7 +17,7 @@ func (s *Shared) For(key string) *Shared {
 	if !s.made() || s.err != nil {
 		return s
 	}
-	return s.config.cache.get(s.config, key, s.own)
+	return s.config.cache.get(s.config, key, s.calls.Own)
 }
 
 // With returns a handle of the limiter of the same name and key whose calls are decided by the rate and the burst of a, for
@@ -45,9 +45,9 @@ func (s *Shared) With(a Algorithm) *Shared {
 	}
 	n, err := s.config.cache.setting(s.config, a)
 	if err != nil {
-		return &Shared{config: s.config, calls: s.calls, key: s.key, err: err}
+		return &Shared{config: s.config, calls: s.calls, err: err}
 	}
-	return s.config.cache.get(s.config, s.key, n)
+	return s.config.cache.get(s.config, s.calls.Key, n)
 }
 
 // A handleKey is what a handle is of.
@@ -68,7 +68,7 @@ func (c *handles) get(of *config, key string, own *calls.Setting) *Shared {
 		return s
 	}
 	key = strings.Clone(key)
-	s := &Shared{config: of, key: key, own: own}
+	s := &Shared{config: of}
 	if own == nil {
 		s.calls = of.Of(key)
 	} else {

@@ -47,7 +47,7 @@ func BenchmarkFor(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if l.For("user 42").key != "user 42" {
+		if l.For("user 42").calls.Key != "user 42" {
 			b.Fatal("another key")
 		}
 	}

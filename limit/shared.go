@@ -56,8 +56,6 @@ import (
 // ratelimiter.ErrInvalidArgument. Its methods are safe for concurrent use.
 type Shared struct {
 	calls  calls.Shared
-	key    string
-	own    *calls.Setting // of With; nil for that of config
 	config *config
 	err    error // why it cannot be used
 }
@@ -65,7 +63,6 @@ type Shared struct {
 // A config is a limiter with what only its options and handles need.
 type config struct {
 	calls.Limiter
-	rdb   dispatch.Sender
 	fleet *fleet // nil without WithFleetParameters
 	cache handles
 	err   error // of an option
@@ -113,7 +110,7 @@ func WithOutagePolicy(p ratelimiter.OutagePolicy) Option {
 			c.err = err
 			return
 		}
-		c.SetOutagePolicy(outage.PolicyOf(p))
+		c.Policy = outage.PolicyOf(p)
 	}
 }
 
@@ -126,7 +123,7 @@ func WithHook(h ratelimiter.Hook) Option {
 }
 
 // WithSeparateCalls is [ratelimiter.WithSeparateCalls] for the redis client of the limiter.
-func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.rdb) } }
+func WithSeparateCalls() Option { return func(c *config) { dispatch.Separate(c.Sender) } }
 
 // NewShared returns the limiter of that name in rdb, which is a redis.Client, ClusterClient, Ring or failover
 // client and is not closed by the limiter. NewShared sends nothing. It returns ratelimiter.ErrInvalidArgument
@@ -147,7 +144,8 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 		return nil, err
 	}
 	first := newSetting(a)
-	c := &config{rdb: dispatch.Of(rdb)}
+	c := &config{Limiter: calls.Limiter{Sender: dispatch.Of(rdb), Name: name, Signature: signature(first)}}
+	c.Current.Store(first)
 	for _, o := range opts {
 		if o == nil {
 			return nil, calls.Invalid("NewShared was called with an Option that is nil")
@@ -158,9 +156,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 		return nil, c.err
 	}
 	if c.fleet != nil {
-		c.Init(c.rdb, name, fleetSignature(first), first, c.fleet)
-	} else {
-		c.Init(c.rdb, name, signature(first), first, nil)
+		c.Fleet, c.Signature = c.fleet, fleetSignature(first)
 	}
 	return c.cache.get(c, "", nil), nil
 }

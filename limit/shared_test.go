@@ -61,7 +61,7 @@ func twin(t *testing.T, l *Shared, rdb redis.UniversalClient, opts ...Option) *S
 	t.Helper()
 	opts = append(opts, func(c *config) { c.Clock = l.config.Clock })
 	other := redistest.Must(NewShared(rdb, l.config.Name, l.Algorithm(), opts...))(t)
-	return other.For(l.key)
+	return other.For(l.calls.Key)
 }
 
 // stateOf returns what Redis has stored of the permits of l, without the epoch and what it remembers of calls. Of a log that is the

@@ -33,11 +33,12 @@ import (
 
 // A Limiter is what the limiters of all keys of one name share.
 type Limiter struct {
-	rdb           dispatch.Sender
+	Sender        dispatch.Sender
 	Name          string
-	signature     string                  // of the algorithm, which is part of the Redis keys
+	Signature     string                  // of the algorithm, which is part of the Redis keys
 	Current       atomic.Pointer[Setting] // by which requests are decided, as far as is known
-	fleet         Fleet                   // nil if the parameters never change
+	Fleet         Fleet                   // nil if the parameters never change
+	Policy        outage.Policy           // decides requests in an outage of Redis
 	Clock         func() time.Time        // nil for that of Redis
 	WithoutReplay bool
 	WithoutKnown  bool
@@ -57,46 +58,29 @@ type Fleet interface {
 	Follow(ctx context.Context, s *Shared) error
 }
 
-// Init makes c the limiter of a name, whose Redis keys have the signature in them. If fleet is not nil, the setting changes.
-func (c *Limiter) Init(rdb dispatch.Sender, name, signature string, n *Setting, fleet Fleet) {
-	c.rdb, c.Name, c.signature, c.fleet = rdb, name, signature, fleet
-	c.Current.Store(n)
-}
-
-// SetOutagePolicy sets the policy that decides requests in an outage of Redis.
-func (c *Limiter) SetOutagePolicy(p outage.Policy) { c.outages.policy = p }
-
 // Now returns the setting by which requests are decided, as far as is known.
 func (c *Limiter) Now() *Setting { return c.Current.Load() }
-
-// ofFleet returns n if the parameters change.
-func (c *Limiter) ofFleet(n *Setting) *Setting {
-	if c.fleet == nil {
-		return nil
-	}
-	return n
-}
 
 // A Shared is the limiter of one key.
 type Shared struct {
 	config *Limiter
-	key    string
+	Key    string
+	Own    *Setting // of a handle with a setting of its own; nil for that of config
 	keys   []string
-	slot   string   // where what is known of the key is kept, and its queue
-	own    *Setting // of a handle with a setting of its own; nil for that of config
+	slot   string // where what is known of the key is kept, and its queue
 }
 
 // Of returns the limiter of a key.
 func (c *Limiter) Of(key string) Shared {
-	keys := keysOf(c.Name, key, c.signature, c.Now().Script.Keys)
-	return Shared{config: c, key: key, keys: keys, slot: keys[0]}
+	keys := keysOf(c.Name, key, c.Signature, c.Now().Script.Keys)
+	return Shared{config: c, Key: key, keys: keys, slot: keys[0]}
 }
 
 // With is Of for requests that are decided by the setting own. They have one Redis key with the signature each in it, whatever own
 // is, but what is known of it is kept apart for own, whose signature is the last.
 func (c *Limiter) With(key string, own *Setting, each, signature string) Shared {
 	keys := keysOf(c.Name, key, each, 1)
-	return Shared{config: c, key: key, keys: keys, slot: keys[0] + " " + signature, own: own}
+	return Shared{config: c, Key: key, keys: keys, slot: keys[0] + " " + signature, Own: own}
 }
 
 // Limiter returns what s shares with other keys.
@@ -104,8 +88,8 @@ func (s *Shared) Limiter() *Limiter { return s.config }
 
 // Now returns the setting by which the requests of s are decided, as far as is known.
 func (s *Shared) Now() *Setting {
-	if s.own != nil {
-		return s.own
+	if s.Own != nil {
+		return s.Own
 	}
 	return s.config.Now()
 }
@@ -139,10 +123,10 @@ func (s *Shared) check(ctx context.Context, q Demand) error {
 
 // inForce returns the setting by which q is decided.
 func (s *Shared) inForce(ctx context.Context, q Demand) (*Setting, error) {
-	if s.config.fleet == nil {
+	if s.config.Fleet == nil {
 		return s.Now(), nil
 	}
-	if err := s.config.fleet.Follow(ctx, s); err != nil {
+	if err := s.config.Fleet.Follow(ctx, s); err != nil {
 		return nil, err
 	}
 	n := s.Now()

@@ -205,6 +205,9 @@ func (s *Shared) land(f *Flight) (again []*Request) {
 				r.Again = false
 				again = append(again, r)
 			} else {
+				if s.config.Fleet != nil {
+					r.Mark.By = r.Setting
+				}
 				r.done <- struct{}{}
 			}
 		}

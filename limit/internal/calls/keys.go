@@ -15,19 +15,19 @@ func (s *Shared) Keys() []string { return slices.Clone(s.redisKeys(s.Now())) }
 // Label returns what errors call the limiter: its name and, since the key may be long or a secret, the first digits
 // of the key's SHA-256.
 func (s *Shared) Label() string {
-	if s.key == "" {
+	if s.Key == "" {
 		return s.String()
 	}
-	sum := sha256.Sum256([]byte(s.key))
+	sum := sha256.Sum256([]byte(s.Key))
 	return fmt.Sprintf("%q for a key of hash %x", s.config.Name, sum[:4])
 }
 
 // String returns the name of the limiter and its key.
 func (s *Shared) String() string {
-	if s.key == "" {
+	if s.Key == "" {
 		return fmt.Sprintf("%q", s.config.Name)
 	}
-	return fmt.Sprintf("%q for %q", s.config.Name, s.key)
+	return fmt.Sprintf("%q for %q", s.config.Name, s.Key)
 }
 
 // redisKeys returns the Redis keys of the state by a setting.
@@ -35,7 +35,7 @@ func (s *Shared) redisKeys(n *Setting) []string {
 	if n.Generation == "" {
 		return s.keys
 	}
-	return keysOf(s.config.Name, s.key, s.config.signature+":"+n.Generation, len(s.keys))
+	return keysOf(s.config.Name, s.Key, s.config.Signature+":"+n.Generation, len(s.keys))
 }
 
 // Layout is part of the Redis keys and is raised when all of what they hold is written in another way, so that

@@ -19,7 +19,6 @@ import (
 
 // outages is what a limiter knows of the outages of its Redis.
 type outages struct {
-	policy  outage.Policy
 	servers outage.Healths
 	quotas  [512]struct {
 		mu     sync.Mutex
@@ -31,7 +30,7 @@ type outages struct {
 
 // health returns the health of the server that has the key.
 func (s *Shared) health() *outage.Health {
-	return s.config.outages.servers.Of(dispatch.ServerOf(s.config.rdb, s.keys[0]))
+	return s.config.outages.servers.Of(dispatch.ServerOf(s.config.Sender, s.keys[0]))
 }
 
 // begins returns a channel that is closed when the next outage begins.
@@ -51,14 +50,14 @@ func (x server) write() []any { return []any{"set", x.s.keys[len(x.s.keys)-1], "
 
 // Probe has the server carry out a write that changes nothing.
 func (x server) Probe(patience time.Duration) error {
-	return dispatch.Probe(x.s.config.rdb, x.s.keys[0], x.write(), patience)
+	return dispatch.Probe(x.s.config.Sender, x.s.keys[0], x.write(), patience)
 }
 
 // Sweep drops the idle connections to the server that are broken.
-func (x server) Sweep() { dispatch.Sweep(x.s.config.rdb, x.s.keys[0], x.write()) }
+func (x server) Sweep() { dispatch.Sweep(x.s.config.Sender, x.s.keys[0], x.write()) }
 
 // Spares reports whether the redis client can spare the connection of an attempt that is given up.
-func (x server) Spares() bool { return dispatch.Spares(x.s.config.rdb, x.s.keys[0]) }
+func (x server) Spares() bool { return dispatch.Spares(x.s.config.Sender, x.s.keys[0]) }
 
 // Done returns nil: a probe of a redis client that is closed gets a reply.
 func (x server) Done() <-chan struct{} { return nil }
@@ -92,7 +91,7 @@ func (s *Shared) attempt(ctx context.Context, k outage.Traits, call func(ctx con
 
 // decideLocally decides q by the policy. If Redis is not known to be down it returns err.
 func (s *Shared) decideLocally(q Demand, err error) (Outcome, error) {
-	o, h := &s.config.outages, s.health()
+	h := s.health()
 	since, cause := h.Since()
 	if cause == nil && err != nil {
 		return Outcome{}, err
@@ -100,11 +99,11 @@ func (s *Shared) decideLocally(q Demand, err error) (Outcome, error) {
 	if err == nil || cause == nil {
 		err = s.unavailable(cause)
 	}
-	if o.policy.Kind == outage.FailClosed || q.settlement != nil {
+	if s.config.Policy.Kind == outage.FailClosed || q.settlement != nil {
 		return Outcome{}, err
 	}
 	r := Outcome{Result: ratelimiter.Result{Granted: true, Degraded: true}, Permits: q.N}
-	if o.policy.Kind == outage.LocalQuota {
+	if s.config.Policy.Kind == outage.LocalQuota {
 		if r, err = s.takeLocally(q, since, cause); err != nil {
 			return Outcome{}, err
 		}
@@ -136,11 +135,11 @@ func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (Outcome, e
 	if share == nil {
 		return Outcome{}, s.unavailable(fmt.Errorf("%w: %w", outage.ErrNoMemory, cause))
 	}
-	at, left, err := share.When(&o.policy, q.least(), now, since)
+	at, left, err := share.When(&s.config.Policy, q.least(), now, since)
 	if err != nil {
 		return Outcome{}, s.unavailable(fmt.Errorf("%w: %w", err, cause))
 	}
-	r := Outcome{Result: ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: o.policy.Rate.Interval}}
+	r := Outcome{Result: ratelimiter.Result{Granted: !at.After(now), Degraded: true, Available: left, Reset: s.config.Policy.Rate.Interval}}
 	switch {
 	case !r.Granted:
 		r.Wait = max(at.Sub(now), LeastWait)
@@ -149,20 +148,20 @@ func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (Outcome, e
 		if q.UpTo {
 			r.Permits = max(min(q.N, left), 1)
 		}
-		share.Take(&o.policy, r.Permits, now)
+		share.Take(&s.config.Policy, r.Permits, now)
 		r.Available = max(0, left-r.Permits)
 	}
 	return r, nil
 }
 
 // shortage returns why calls wait for a connection, or nil if they do not.
-func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.rdb, s.keys[0]) }
+func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.Sender, s.keys[0]) }
 
 // reconcile takes from the limiter what the local quota has granted. It is part of a flight, of which the key has one at a
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {
 	o, key := &s.config.outages, s.keys[0]
-	if o.policy.Kind != outage.LocalQuota || !s.config.Now().Settles() {
+	if s.config.Policy.Kind != outage.LocalQuota || !s.config.Now().Settles() {
 		return nil
 	}
 	part := &o.quotas[hash(key)%len(o.quotas)]
@@ -178,7 +177,7 @@ func (s *Shared) reconcile(ctx context.Context) error {
 		Lock:  &part.mu,
 		NewID: func() (id permit.ID) { _, _ = rand.Read(id[:]); return id },
 		Report: func(b permit.Batch) (permit.Reply, error, error) {
-			reply := permit.Reply{Granted: []int64{1}, Rate: o.policy.Rate, Now: time.Now()}
+			reply := permit.Reply{Granted: []int64{1}, Rate: s.config.Policy.Rate, Now: time.Now()}
 			if b.DryRun {
 				return reply, nil, nil
 			}

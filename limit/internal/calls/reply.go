@@ -110,7 +110,6 @@ func (s *Shared) decide(f *Flight, r reply) error {
 			if !d.Granted && isLog {
 				d.Wait = wait
 			}
-			d.Mark.By = s.config.ofFleet(n)
 			call.Outcome = d.Outcome(q)
 			rejected = rejected || !d.Granted
 		}
@@ -157,7 +156,6 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 		if settles, ok := current.(Settler); ok {
 			d.Mark = settles.MarkOf(r.now-elapsed(f.begun), run.N)
 		}
-		d.Mark.By = s.config.ofFleet(n)
 		q.Spend = true
 		if run.UpTo {
 			q.N = granted

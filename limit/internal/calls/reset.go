@@ -30,9 +30,9 @@ func (s *Shared) Reset(ctx context.Context) error {
 		args = append(args, k)
 	}
 	err = s.untilDone(ctx, "to reset "+s.Label(), func(ctx context.Context) error {
-		err := dispatch.Send(ctx, s.config.rdb, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
+		err := dispatch.Send(ctx, s.config.Sender, dispatch.Once{Cmder: redis.NewIntCmd(ctx, args...)})
 		if err != nil && ctx.Err() == nil {
-			dispatch.ReloadAfter(ctx, s.config.rdb, err) // the master may be another one
+			dispatch.ReloadAfter(ctx, s.config.Sender, err) // the master may be another one
 		}
 		return err
 	})
@@ -52,7 +52,7 @@ func (s *Shared) Text(ctx context.Context, what string, script *dispatch.Script,
 	var reply any
 	err = s.untilDone(ctx, what, func(ctx context.Context) (err error) {
 		sent := time.Now()
-		reply, err = script.Once(ctx, s.config.rdb, cmd)
+		reply, err = script.Once(ctx, s.config.Sender, cmd)
 		s.config.called(script.Name, 1, sent, err)
 		return err
 	})

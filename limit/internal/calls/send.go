@@ -30,7 +30,7 @@ func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
 		if err != nil {
 			return reply{}, err
 		}
-		to := s.config.rdb
+		to := s.config.Sender
 		if f.tries.Replay {
 			to = dispatch.Alone(to)
 		}
