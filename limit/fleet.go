@@ -5,11 +5,10 @@ package limit
 import (
 	"context"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -63,20 +62,16 @@ func WithFleetParameters(state StateOnChange) Option {
 			c.err = calls.Invalid("WithFleetParameters: %d is neither KeepState nor ForgetState", int(state))
 			return
 		}
-		c.fleet = &fleet{forget: state == ForgetState, starting: make(chan struct{}, 1)}
+		c.fleet = &fleet{forget: state == ForgetState, busy: make(chan struct{}, 1)}
 	}
 }
 
 // A fleet is what a process knows of the parameters in force.
 type fleet struct {
-	forget   bool
-	starting chan struct{} // has an element while a caller begins
-
-	mu      sync.Mutex
-	began   bool
-	looking bool
-	due     time.Time // when to look again
-	bad     string    // a record that the Hooks were told of, since it cannot be followed
+	forget bool
+	due    atomic.Pointer[time.Time] // when to look again; nil before the process has begun
+	busy   chan struct{}             // has an element while somebody begins or looks
+	bad    string                    // a record that the Hooks were told of, since it cannot be followed
 }
 
 // Start makes the parameters of this process those of the fleet; see [WithFleetParameters]. Without it the first call does that. It
@@ -95,46 +90,45 @@ func (s *Shared) Start(ctx context.Context) error {
 
 // Follow begins, or has the record looked at if that is due.
 func (f *fleet) Follow(ctx context.Context, s *calls.Shared) error {
-	if err := f.start(ctx, s); err != nil {
-		return err
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.looking && !time.Now().Before(f.due) {
-		f.looking = true
-		go f.look(context.WithoutCancel(ctx), s)
-	}
-	return nil
-}
-
-// start begins, unless the process has.
-func (f *fleet) start(ctx context.Context, s *calls.Shared) error {
-	if f.hasBegun() {
-		return nil
-	}
-	begin := time.Now()
-	select {
-	case f.starting <- struct{}{}:
-	case <-ctx.Done():
-		return s.Left(ctx.Err(), begin, nil)
-	}
-	defer func() { <-f.starting }()
-	if f.hasBegun() {
-		return nil
-	}
-	err := f.begin(ctx, s)
-	if err == nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		f.began, f.due = true, time.Now().Add(followEvery)
+	err := f.start(ctx, s)
+	if err == nil && f.isDue() {
+		select {
+		case f.busy <- struct{}{}:
+			go f.look(context.WithoutCancel(ctx), s)
+		default: // somebody looks
+		}
 	}
 	return err
 }
 
-func (f *fleet) hasBegun() bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.began
+// start begins, unless the process has.
+func (f *fleet) start(ctx context.Context, s *calls.Shared) error {
+	if f.due.Load() != nil {
+		return nil
+	}
+	begin := time.Now()
+	select {
+	case f.busy <- struct{}{}:
+	case <-ctx.Done():
+		return s.Left(ctx.Err(), begin, nil)
+	}
+	defer func() { <-f.busy }()
+	if f.due.Load() != nil {
+		return nil
+	}
+	err := f.begin(ctx, s)
+	if err == nil {
+		f.lookIn(followEvery)
+	}
+	return err
+}
+
+// isDue reports whether the record is to be looked at.
+func (f *fleet) isDue() bool { return !time.Now().Before(*f.due.Load()) }
+
+func (f *fleet) lookIn(d time.Duration) {
+	due := time.Now().Add(d)
+	f.due.Store(&due)
 }
 
 // begin sets the parameters of this process, if others are in force.
@@ -154,7 +148,7 @@ func (f *fleet) begin(ctx context.Context, s *calls.Shared) error {
 			}
 			next = fleetSetting(own.Algorithm.(Algorithm), was.Generation)
 			if f.forget {
-				next.Generation = newGeneration()
+				next.Generation = rand.Text()[:10]
 			}
 		}
 		_, text := recordOf(next)
@@ -172,20 +166,23 @@ func (f *fleet) begin(ctx context.Context, s *calls.Shared) error {
 
 // look learns which parameters are in force, and follows. It writes the record again if Redis has lost it.
 func (f *fleet) look(ctx context.Context, s *calls.Shared) {
+	defer func() { <-f.busy }()
+	if !f.isDue() { // another look has ended just before
+		return
+	}
 	was := s.Limiter().Now()
 	_, text := recordOf(was)
 	ctx, cancel := context.WithTimeout(ctx, followEvery/2)
 	defer cancel()
 	is, err := exchange(ctx, s, text, "")
-	if err == nil && is != text {
+	if err != nil {
+		f.lookIn(followAgain)
+		return
+	}
+	if is != text {
 		f.follow(s.Limiter(), was, is)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.looking, f.due = false, time.Now().Add(followEvery)
-	if err != nil {
-		f.due = time.Now().Add(followAgain)
-	}
+	f.lookIn(followEvery)
 }
 
 // follow goes by the record from now on, where it went by was.
@@ -284,10 +281,4 @@ func sameParameters(a, b *calls.Setting) bool {
 	x, _ := recordOf(a)
 	y, _ := recordOf(b)
 	return string(x.Parameters) == string(y.Parameters)
-}
-
-func newGeneration() string {
-	var random [6]byte
-	_, _ = rand.Read(random[:])
-	return base64.RawURLEncoding.EncodeToString(random[:])
 }

@@ -23,7 +23,7 @@ func ofOneState(t testing.TB, rdb redis.UniversalClient, clock func() time.Time,
 	name := redistest.Key(t)
 	for _, a := range list {
 		l := redistest.Must(NewShared(rdb, name, a, WithFleetParameters(KeepState), WithoutCachedRejections(), func(c *config) { c.Clock = clock }))(t)
-		l.config.fleet.began, l.config.fleet.due = true, time.Now().Add(1000*time.Hour)
+		l.config.fleet.lookIn(1000 * time.Hour)
 		limiters = append(limiters, l)
 	}
 	require.Equal(t, limiters[0].Keys(), limiters[len(limiters)-1].Keys())
