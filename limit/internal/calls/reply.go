@@ -11,34 +11,46 @@ import (
 	"github.com/goredisson/ratelimiter"
 )
 
-// A reply is what a script says of a flight: when it decided, the state that it found, and something about each run.
+// A reply is what a script says of a flight: when it decided, the state that it found, and something about each run; or when and why it
+// did not decide.
 type reply struct {
 	now   int64
+	why   int64 // undecided or notDated, and 0 if it has decided
 	state string
 	runs  []any
 	sent  time.Time // when the attempt began to which it is the reply
 }
 
+// What a script replies in place of its time where it does not decide.
+const (
+	undecided = -1 // it cannot tell whether its call has run before
+	malformed = -2
+	notDated  = -3 // the parameters are those of another time
+)
+
 // read returns the reply that a script has given.
 func (s *Shared) read(answer any, sent time.Time) (reply, error) {
+	r, ok := reply{sent: sent}, false
 	list, _ := answer.([]any)
 	if len(list) > 0 {
-		switch list[0] {
-		case int64(-1):
-			return reply{}, s.lost()
-		case int64(-2):
-			return reply{}, s.malformed()
-		}
+		r.now, ok = list[0].(int64)
 	}
-	if len(list) < 3 {
-		return reply{}, s.unexpected(answer)
+	switch {
+	case ok && r.now == malformed:
+		return r, s.malformed()
+	case ok && r.now >= 0 && len(list) > 2:
+		r.state, ok = list[1].(string)
+		r.runs = list[2:]
+	case ok && (r.now == undecided || r.now == notDated) && len(list) == 2:
+		r.why = r.now
+		r.now, ok = list[1].(int64)
+	default:
+		ok = false
 	}
-	now, ok := list[0].(int64)
-	state, text := list[1].(string)
-	if !ok || now < 0 || !text {
-		return reply{}, s.unexpected(answer)
+	if !ok {
+		return r, s.unexpected(answer)
 	}
-	return reply{now, state, list[2:], sent}, nil
+	return r, nil
 }
 
 func (s *Shared) lost() error {

@@ -47,12 +47,12 @@ func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
 			}
 			continue
 		}
-		again, err := s.refused(f, answer)
-		if err != nil {
-			return reply{}, err
+		r, err := s.read(answer, sent)
+		if err == nil && r.why != 0 {
+			err = s.refused(f, r)
 		}
-		if !again {
-			return s.read(answer, sent)
+		if err != nil || r.why == 0 {
+			return r, err
 		}
 	}
 }
@@ -105,53 +105,36 @@ func (s *Shared) failed(f *Flight, failure *retry.Error) error {
 	return nil
 }
 
-// refused reports whether the script did not decide, in a way that allows another attempt, which it prepares.
-func (s *Shared) refused(f *Flight, answer any) (again bool, err error) {
-	c := s.config
-	if now, ok := refused(answer, notDated); ok {
-		if !f.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-			return false, fmt.Errorf("%w: a call of %s: the clock of Redis jumps from attempt to attempt", ratelimiter.ErrUnavailable, s.Label())
+// refused prepares another attempt after the reply r, which decides nothing. It returns the error of the call if there is to be none.
+func (s *Shared) refused(f *Flight, r reply) error {
+	why := "the clock of Redis jumps from attempt to attempt"
+	if r.why == undecided {
+		switch f.since {
+		case Unknown:
+			f.since = r.now - elapsed(f.begun)
+			return nil
+		case First: // no earlier attempt of it can have run, so another process has the same ids
+			why = "another process uses the same ids"
+		default:
+			return s.lost()
 		}
-		f.setting().redate(now)
-		return true, nil
 	}
-	now, ok := refused(answer, undecided)
-	if !ok || f.since > Unknown {
-		return false, nil
-	}
-	if f.since == Unknown {
-		f.since = now - elapsed(f.begun)
-		return true, nil
-	}
-	// No earlier attempt of it can have run. So another process has the same ids.
 	if !f.tries.Failed(&retry.Error{Outcome: retry.NotExecuted}) {
-		return false, fmt.Errorf("%w: a call of %s: another process uses the same ids", ratelimiter.ErrUnavailable, s.Label())
+		return fmt.Errorf("%w: a call of %s: %s", ratelimiter.ErrUnavailable, s.Label(), why)
 	}
-	c.IDs.anew(f.id)
-	f.id = c.IDs.id(c.WithoutReplay)
-	return true, nil
+	if r.why == notDated {
+		f.setting().redate(r.now)
+	} else {
+		s.config.IDs.anew(f.id)
+		f.id = s.config.IDs.id(s.config.WithoutReplay)
+	}
+	return nil
 }
 
 // Left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
 func (s *Shared) Left(err error, began time.Time, last error) error {
 	return permit.Left("a call of "+s.Label(), began, cmp.Or(s.shortage(), last), err)
-}
-
-// What a script replies, with its time, where it does not decide.
-const (
-	undecided = -1 // it cannot tell whether its call has run before
-	notDated  = -3 // the parameters are those of another time
-)
-
-// refused reports whether the script replied so, and returns the time of that reply.
-func refused(reply any, why int64) (now int64, ok bool) {
-	list, _ := reply.([]any)
-	if len(list) != 2 || list[0] != why {
-		return 0, false
-	}
-	now, ok = list[1].(int64)
-	return now, ok
 }
 
 // elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
