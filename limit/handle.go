@@ -5,7 +5,6 @@ package limit
 import (
 	"strings"
 
-	"github.com/goredisson/ratelimiter/internal/recent"
 	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
@@ -17,7 +16,7 @@ func (s *Shared) For(key string) *Shared {
 	if !s.made() || s.err != nil {
 		return s
 	}
-	return s.config.cache.get(s.config, key, s.calls.Own)
+	return s.config.handle(key, s.calls.Own)
 }
 
 // With returns a handle of the limiter of the same name and key whose calls are decided by the rate and the burst of a, for
@@ -43,11 +42,11 @@ func (s *Shared) With(a Algorithm) *Shared {
 	if !s.made() || s.err != nil {
 		return s
 	}
-	n, err := s.config.cache.setting(s.config, a)
+	n, err := s.config.settingOf(a)
 	if err != nil {
 		return &Shared{config: s.config, calls: s.calls, err: err}
 	}
-	return s.config.cache.get(s.config, s.calls.Key, n)
+	return s.config.handle(s.calls.Key, n)
 }
 
 // A handleKey is what a handle is of.
@@ -56,23 +55,17 @@ type handleKey struct {
 	own *calls.Setting
 }
 
-// handles has the handles that were asked for recently, and the settings of With.
-type handles struct {
-	handles  recent.Cache[handleKey, *Shared]
-	settings recent.Cache[GCRA, *calls.Setting]
-}
-
-// get returns the handle of a key and a setting of With, which may be nil.
-func (c *handles) get(of *config, key string, own *calls.Setting) *Shared {
+// handle returns the handle of a key and a setting of With, which may be nil.
+func (c *config) handle(key string, own *calls.Setting) *Shared {
 	if s, ok := c.handles.Get(handleKey{key, own}); ok {
 		return s
 	}
 	key = strings.Clone(key)
-	s := &Shared{config: of}
+	s := &Shared{config: c}
 	if own == nil {
-		s.calls = of.Of(key)
+		s.calls = c.Of(key)
 	} else {
-		s.calls = of.With(key, own, stateName(gcraScript)+":each", signature(own))
+		s.calls = c.With(key, own, stateName(gcraScript)+":each", signature(own))
 	}
 	if !s.calls.Remembered() {
 		return s
@@ -80,14 +73,14 @@ func (c *handles) get(of *config, key string, own *calls.Setting) *Shared {
 	return c.handles.Add(handleKey{key, own}, s)
 }
 
-// setting returns the setting of a for With.
-func (c *handles) setting(of *config, a Algorithm) (*calls.Setting, error) {
+// settingOf returns the setting of a for With.
+func (c *config) settingOf(a Algorithm) (*calls.Setting, error) {
 	g, ok := asGCRA(pointee(a))
-	if _, also := asGCRA(of.Now().Algorithm.(Algorithm)); !ok || !also {
-		return nil, calls.Invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", of.Name, of.Now().Algorithm, a)
+	if _, also := asGCRA(c.Now().Algorithm.(Algorithm)); !ok || !also {
+		return nil, calls.Invalid("With: %q is a %T, and this is a %T; both have to be a GCRA or a TokenBucket", c.Name, c.Now().Algorithm, a)
 	}
-	if of.fleet != nil {
-		return nil, calls.Invalid("With: WithFleetParameters sets the parameters of all keys of %q", of.Name)
+	if c.fleet != nil {
+		return nil, calls.Invalid("With: WithFleetParameters sets the parameters of all keys of %q", c.Name)
 	}
 	if n, ok := c.settings.Get(g); ok {
 		return n, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/goredisson/ratelimiter"
 	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/outage"
+	"github.com/goredisson/ratelimiter/internal/recent"
 	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
 )
@@ -63,9 +64,10 @@ type Shared struct {
 // A config is a limiter with what only its options and handles need.
 type config struct {
 	calls.Limiter
-	fleet *fleet // nil without WithFleetParameters
-	cache handles
-	err   error // of an option
+	fleet    *fleet                             // nil without WithFleetParameters
+	handles  recent.Cache[handleKey, *Shared]   // that were asked for recently
+	settings recent.Cache[GCRA, *calls.Setting] // of With
+	err      error                              // of an option
 }
 
 // An Option configures a [Shared].
@@ -158,7 +160,7 @@ func NewShared(rdb redis.UniversalClient, name string, a Algorithm, opts ...Opti
 	if c.fleet != nil {
 		c.Fleet, c.Signature = c.fleet, fleetSignature(first)
 	}
-	return c.cache.get(c, "", nil), nil
+	return c.handle("", nil), nil
 }
 
 func checkName(name string) error {

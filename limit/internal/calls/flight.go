@@ -92,9 +92,6 @@ func (f *Flight) setting() *Setting { return f.Runs[0].Calls[0].Setting }
 // single reports whether f has one request, for all of its permits or none.
 func (f *Flight) single() bool { return f.Requests == 1 && !f.Runs[0].UpTo }
 
-// slot returns where what is known of the key of f is kept.
-func (f *Flight) slot() string { return f.Runs[0].Calls[0].Slot }
-
 // spends reports whether f can take permits.
 func (f *Flight) spends() bool {
 	for i := range f.Runs {

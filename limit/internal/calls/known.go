@@ -98,7 +98,7 @@ func (c *Limiter) Learn(f *Flight, rejected bool, r Rejection) {
 	if !f.spends() || c.WithoutKnown {
 		return
 	}
-	k, key := &c.known, f.slot()
+	k, key := &c.known, f.Runs[0].Calls[0].Slot
 	if _, isLog := r.State.(log); isLog && rejected {
 		r.sizes = sizes(f, r, k.of(key))
 		rejected = len(r.sizes) > 0

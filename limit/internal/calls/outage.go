@@ -154,9 +154,6 @@ func (s *Shared) takeLocally(q Demand, since time.Time, cause error) (Outcome, e
 	return r, nil
 }
 
-// shortage returns why calls wait for a connection, or nil if they do not.
-func (s *Shared) shortage() error { return dispatch.ShortageTo(s.config.Sender, s.keys[0]) }
-
 // reconcile takes from the limiter what the local quota has granted. It is part of a flight, of which the key has one at a
 // time.
 func (s *Shared) reconcile(ctx context.Context) error {

@@ -134,7 +134,7 @@ func (s *Shared) refused(f *Flight, r reply) error {
 // Left returns the error of a caller whose context ends with err, and that has waited for a reply since began. Last is how
 // the last attempt failed, if one has.
 func (s *Shared) Left(err error, began time.Time, last error) error {
-	return permit.Left("a call of "+s.Label(), began, cmp.Or(s.shortage(), last), err)
+	return permit.Left("a call of "+s.Label(), began, cmp.Or(dispatch.ShortageTo(s.config.Sender, s.keys[0]), last), err)
 }
 
 // elapsed returns the time since begin in µs, rounded up, by the monotonic clock or the wall clock, whichever
