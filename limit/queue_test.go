@@ -80,7 +80,7 @@ func TestQueueIsInOrder(t *testing.T) {
 			}
 			require.LessOrEqual(t, len(h.scripts), callers*12/10, kind)
 			synctest.Wait()
-			require.True(t, l.calls.Limiter().Idle(), "nobody waits")
+			requireIdle(t, l)
 			t.Logf("%s: %d calls for %d grants", kind, len(h.scripts), callers)
 		})
 	}
@@ -217,7 +217,7 @@ func TestLeavingAQueue(t *testing.T) {
 			require.Equal(t, max(3*second, time.Duration(i)*second), s.after, "three permits are there")
 		}
 		synctest.Wait()
-		require.True(t, l.calls.Limiter().Idle())
+		requireIdle(t, l)
 	})
 }
 

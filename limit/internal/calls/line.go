@@ -132,18 +132,6 @@ func (l *lines) lock(key string) *lineShard {
 	return s
 }
 
-// idle reports whether there are none.
-func (l *lines) idle() bool {
-	n := 0
-	for i := range l.shards {
-		s := &l.shards[i]
-		s.mu.Lock()
-		n += len(s.lines)
-		s.mu.Unlock()
-	}
-	return n == 0
-}
-
 var seed = maphash.MakeSeed()
 
 func hash(key string) int { return int(maphash.String(seed, key) >> 1) }

@@ -77,13 +77,6 @@ func (qs *queues) busy(key string) bool {
 	return qs.queues[key] != nil
 }
 
-// Idle reports whether nobody waits, and no call of any key is in flight.
-func (c *Limiter) Idle() bool {
-	c.queues.mu.Lock()
-	defer c.queues.mu.Unlock()
-	return len(c.queues.queues) == 0 && c.lines.idle()
-}
-
 // look has the limiter asked for the head at once, if anybody waits.
 func (qs *queues) look(key string) {
 	qs.mu.Lock()
