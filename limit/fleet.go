@@ -16,9 +16,7 @@ import (
 	"github.com/goredisson/ratelimiter/limit/internal/calls"
 )
 
-// The parameters in force lie in one Redis key for each name, the record. A process sets its own once, when it begins, and
-// from then on follows the record: so the last one to begin decides, and two with different parameters do not set theirs
-// in turns.
+// The parameters in force lie in one Redis key for each name, the record.
 
 const (
 	// followEvery is how often a process looks at the record while it makes calls, and followAgain how soon after it could not.

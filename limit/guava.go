@@ -14,10 +14,6 @@ import (
 // Guava counts in doubles and truncates each wait to whole µs. This is the same arithmetic, operation by
 // operation, as in Guava since 23.2. Each product is converted to float64, so that no compiler fuses it with
 // a sum.
-//
-// If permits come less than leastStable µs apart, the truncation would admit far more than the rate, and
-// everything at a permit a µs or more. Then nothing is truncated: the fraction of a µs is carried over to the
-// next call.
 
 // A guava has the parameters that both of Guava's limiters are computed from.
 type guava struct {

@@ -24,13 +24,9 @@ type Limiter interface {
 	Peek(ctx context.Context, n int64) (ratelimiter.Result, error)
 }
 
-// A reserver is a Limiter that may grant permits in advance.
+// A reserver is a Limiter that may grant permits in advance, as [Shared.Reserve] does.
 type reserver interface {
 	Limiter
-	// Reserve takes n permits if they may be used within atMost. When they are granted, the caller must
-	// wait for Result.Wait before it uses them; permits that it then does not use are not given back.
-	// A limiter whose algorithm grants nothing in advance behaves as in Allow. Reserve returns the errors
-	// of Allow.
 	Reserve(ctx context.Context, n int64, atMost time.Duration) (ratelimiter.Result, error)
 }
 

@@ -75,15 +75,9 @@ func (p pace) parts(now int64, x *calls.Settlement, given *int64, e *calls.Epoch
 }
 
 // giveBack returns how many parts of a grant that is settled to less come back to a bucket. It is no more than have not come in
-// for it since, so that the bucket is as full as if they had never been taken, and not fuller.
-//
-// What the bucket lacks is a queue: grants join it at the end, and what comes in serves the first one. As long as parts of a
-// grant are in the queue, the bucket is not full, and nothing that comes in is lost. Without these parts, which were never
-// served, the queue would have served the same grants at the same instants, so taking them out leaves what would be there
-// now. Right after the grant its end is where the bucket's lack ends, and it moves forward by what comes in, and by
-// what is given back of grants before it. That is no more than those lacked, and no more than was given back since; how much of the
-// latter it was, nobody remembers. So the grant may be taken to be further ahead than it is, at most as far as if it were the
-// first, and then has less to give back.
+// for it since, so that the bucket is as full as if they had never been taken, and not fuller. What it lacks is the queue of
+// docs/design/limit.md: right after the grant its end is where the lack ends, and it moves forward by what comes in, and by
+// what is given back of grants before it. That is no more than those lacked, and no more than was given back since.
 func (p pace) giveBack(now int64, x *calls.Settlement, given int64) int64 {
 	m := &x.Mark
 	before := min(times(given-m.Given, p.flow), m.Owed-x.Permits*p.cost)

@@ -11,9 +11,7 @@
 //	send.go    the script is sent until there is a reply, under an id of ids.go
 //	reply.go   the reply of the script becomes the outcomes of the requests
 //
-// There are two queues because they answer two questions. A line says which requests the next call of a Redis key decides: a process has one
-// such call in flight at a time, whoever asks. A queue says who may ask at all, of those that wait for permits at one rate: a caller that
-// waits makes many requests, and goes on to wait after one that the outage policy has decided while its call was in flight.
+// docs/design/engine.md says why those who wait and those who share a call do not stand in one queue.
 //
 // The script decides. What it replies is the state that it found, and what of it was granted; from the same state the same arithmetic in Go
 // says what each of the requests is told: what is left, and how long it has to wait. A Local

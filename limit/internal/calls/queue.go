@@ -18,12 +18,7 @@ import (
 // the head of the queue, and for those right behind it who want as many permits, is the limiter asked, when the
 // head can be served. So the others cost no calls, and a large request does not starve behind small ones.
 //
-// Other processes may take the permits for which the head waits. When it has been rejected in this way, the next
-// call asks for all in the queue, in their order: what is too little for the head goes to those behind it. So a
-// large request that cannot get through holds up the small ones behind it for two of its waits at most.
-//
-// When another process settles a grant to less, the key is deleted or lost, or the clock of Redis is put forward, permits are
-// available earlier than the head was told. Nobody tells the process so. Therefore it looks: it asks for the head once a second.
+// Wait of package limit says when those behind the head pass it, and why the limiter is asked for the head once a second.
 
 // BookAhead is how far ahead a caller that waits reserves its turn.
 const BookAhead = time.Second
