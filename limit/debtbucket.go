@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -32,10 +33,7 @@ func (a DebtBucket) bound(window time.Duration, n int64) int64 {
 }
 
 func (a DebtBucket) check() error {
-	if err := checkCount("Debt", a.Debt); err != nil {
-		return err
-	}
-	if err := checkCount("Burst", a.Burst); err != nil {
+	if err := cmp.Or(checkCount("Debt", a.Debt), checkCount("Burst", a.Burst)); err != nil {
 		return err
 	}
 	return checkPace(a.Rate, "Burst + Debt", a.Burst+a.Debt)

@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/goredisson/ratelimiter"
@@ -31,10 +32,7 @@ func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
 }
 
 func (a IntervalBucket) check() error {
-	if err := checkRate(a.Rate); err != nil {
-		return err
-	}
-	if err := checkCount("Burst", a.Burst); err != nil {
+	if err := cmp.Or(checkRate(a.Rate), checkCount("Burst", a.Burst)); err != nil {
 		return err
 	}
 	if ceilDiv(a.Burst, a.Rate.Permits) > calls.MaxExact/microsOf(a.Rate) {

@@ -3,6 +3,7 @@
 package limit
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -69,10 +70,7 @@ func checkCount(field string, permits int64) error {
 
 // checkPace checks a rate and the most permits that the state of a limiter at that rate holds, which are in that field.
 func checkPace(r ratelimiter.Rate, field string, permits int64) error {
-	if err := checkRate(r); err != nil {
-		return err
-	}
-	if err := checkCount(field, permits); err != nil {
+	if err := cmp.Or(checkRate(r), checkCount(field, permits)); err != nil {
 		return err
 	}
 	if _, ok := paceOf(r, permits); !ok {

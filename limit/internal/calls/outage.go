@@ -39,46 +39,43 @@ func (o *outages) begins() <-chan struct{} { return o.began[mathrand.N(len(o.beg
 // down reports whether Redis is known to be down.
 func (s *Shared) down() bool { return s.health().Down() }
 
-// The methods below make a server an outage.Server.
-
-// A server is the Redis of the Shared that makes a call.
-type server struct{ s *Shared }
+// The methods below make a Shared an outage.Server.
 
 // write returns the arguments of a write that changes nothing. A key that exists stays as it is, and one that does not is empty
 // for a millisecond, which is a limiter that has not been used.
-func (x server) write() []any { return []any{"set", x.s.keys[len(x.s.keys)-1], "", "NX", "PX", 1} }
+func (s *Shared) write() []any { return []any{"set", s.keys[len(s.keys)-1], "", "NX", "PX", 1} }
 
 // Probe has the server carry out a write that changes nothing.
-func (x server) Probe(patience time.Duration) error {
-	return dispatch.Probe(x.s.config.Sender, x.s.keys[0], x.write(), patience)
+func (s *Shared) Probe(patience time.Duration) error {
+	return dispatch.Probe(s.config.Sender, s.keys[0], s.write(), patience)
 }
 
 // Sweep drops the idle connections to the server that are broken.
-func (x server) Sweep() { dispatch.Sweep(x.s.config.Sender, x.s.keys[0], x.write()) }
+func (s *Shared) Sweep() { dispatch.Sweep(s.config.Sender, s.keys[0], s.write()) }
 
 // Spares reports whether the redis client can spare the connection of an attempt that is given up.
-func (x server) Spares() bool { return dispatch.Spares(x.s.config.Sender, x.s.keys[0]) }
+func (s *Shared) Spares() bool { return dispatch.Spares(s.config.Sender, s.keys[0]) }
 
 // Done returns nil: a probe of a redis client that is closed gets a reply.
-func (x server) Done() <-chan struct{} { return nil }
+func (s *Shared) Done() <-chan struct{} { return nil }
 
 // Began tells the callers in flight, and the hooks, that an outage has begun.
-func (x server) Began(_ *outage.Health, err error) {
-	for i := range x.s.config.outages.began {
-		x.s.config.outages.began[i].Happened()
+func (s *Shared) Began(_ *outage.Health, err error) {
+	for i := range s.config.outages.began {
+		s.config.outages.began[i].Happened()
 	}
-	x.s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
+	s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageBegan, Err: err})
 }
 
 // Ended tells the hooks that the outage has ended.
-func (x server) Ended(lasted time.Duration, granted int64) {
-	x.s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
+func (s *Shared) Ended(lasted time.Duration, granted int64) {
+	s.config.Event(ratelimiter.Event{Kind: ratelimiter.OutageEnded, Duration: lasted, Degraded: granted})
 }
 
 // attempt makes one attempt at a call, tells the health of Redis how it ended, and returns how it failed, or nil.
 func (s *Shared) attempt(ctx context.Context, k outage.Traits, call func(ctx context.Context) error) *retry.Error {
 	h := s.health()
-	a := h.Begin(server{s}, k)
+	a := h.Begin(s, k)
 	bounded, end := a.Context(ctx)
 	defer end()
 	err := call(bounded)
