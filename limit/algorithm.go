@@ -39,11 +39,6 @@ type Algorithm interface {
 //go:embed scripts
 var scriptFiles embed.FS
 
-// script returns the script scripts/NAME.lua, which takes that many keys and arguments.
-func script(name string, keys, args int) *dispatch.Script {
-	return calls.Load(scriptFiles, name, keys, args)
-}
-
 // Bound returns the most permits that calls of at most n permits each are granted by the algorithm in any window of the
 // given length, a whole number of microseconds. A window includes its first instant and excludes its last. Reserved
 // permits count at the instant from which they may be used. An n above [MaxPerCall] is that. Bound is 0 if n or the window is not

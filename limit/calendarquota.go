@@ -61,7 +61,7 @@ type CalendarQuota struct {
 	At time.Duration
 }
 
-var calendarQuotaScript = script("calendar_quota", 1, 6)
+var calendarQuotaScript = calls.Load(scriptFiles, "calendar_quota", 1, 6)
 
 func (a CalendarQuota) calendar() *calendar {
 	return &calendar{per: a.Per, zone: a.Location, day: max(a.Day, 1), at: a.At}

@@ -23,7 +23,7 @@ type FixedWindow struct {
 	Rate ratelimiter.Rate
 }
 
-var fixedWindowScript = script("fixed_window", 1, 6)
+var fixedWindowScript = calls.Load(scriptFiles, "fixed_window", 1, 6)
 
 func (a FixedWindow) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), microsOf(a.Rate), a.Rate.Permits, a.Rate.Permits)

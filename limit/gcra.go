@@ -24,7 +24,7 @@ type GCRA struct {
 	Burst int64
 }
 
-var gcraScript = script("gcra", 1, 8)
+var gcraScript = calls.Load(scriptFiles, "gcra", 1, 8)
 
 func (a GCRA) bound(window time.Duration, _ int64) int64 { return a.bucket().bound(window, 0) }
 

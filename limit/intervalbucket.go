@@ -25,7 +25,7 @@ type IntervalBucket struct {
 	Burst int64
 }
 
-var intervalBucketScript = script("interval_bucket", 1, 7)
+var intervalBucketScript = calls.Load(scriptFiles, "interval_bucket", 1, 7)
 
 func (a IntervalBucket) bound(window time.Duration, _ int64) int64 {
 	return stepped(window.Microseconds(), microsOf(a.Rate), a.Burst, min(a.Rate.Permits, a.Burst))

@@ -31,7 +31,7 @@ type LeakyQueue struct {
 	Capacity int64
 }
 
-var leakyQueueScript = script("leaky_queue", 1, 7)
+var leakyQueueScript = calls.Load(scriptFiles, "leaky_queue", 1, 7)
 
 func (a LeakyQueue) bound(window time.Duration, n int64) int64 {
 	return a.pace().most(min(n, a.Capacity), window.Microseconds())

@@ -26,7 +26,7 @@ type SlidingCounter struct {
 	Rate ratelimiter.Rate
 }
 
-var slidingCounterScript = script("sliding_counter", 1, 6)
+var slidingCounterScript = calls.Load(scriptFiles, "sliding_counter", 1, 6)
 
 func (a SlidingCounter) bound(window time.Duration, _ int64) int64 {
 	w, interval := window.Microseconds(), microsOf(a.Rate)

@@ -24,7 +24,7 @@ type SlidingLog struct {
 	Rate ratelimiter.Rate
 }
 
-var slidingLogScript = script("sliding_log", 2, 6)
+var slidingLogScript = calls.Load(scriptFiles, "sliding_log", 2, 6)
 
 func (a SlidingLog) bound(window time.Duration, _ int64) int64 {
 	return times(a.Rate.Permits, ceilDiv(max(window.Microseconds(), 0), microsOf(a.Rate)))

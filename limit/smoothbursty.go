@@ -39,7 +39,7 @@ type SmoothBursty struct {
 	MaxBurst time.Duration
 }
 
-var smoothScript = script("smooth", 1, 10)
+var smoothScript = calls.Load(scriptFiles, "smooth", 1, 10)
 
 func (a SmoothBursty) guava() guava {
 	stable := 1e6 / a.PermitsPerSecond

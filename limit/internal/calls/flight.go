@@ -21,7 +21,6 @@ type Flight struct {
 	begun time.Time // when it was first sent
 	since int64     // see First and Unknown
 	tries retry.Attempts
-	last  error // of the last attempt
 }
 
 // A Run is a number of equal requests, or one that takes what there is.

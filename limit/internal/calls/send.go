@@ -75,7 +75,7 @@ func (s *Shared) ready(f *Flight) error {
 		return s.lost()
 	}
 	if _, down := s.health().Outage(); down != nil {
-		return s.unavailable(cmp.Or(f.last, down))
+		return s.unavailable(cmp.Or(s.config.lines.failure(s.keys[0]), down))
 	}
 	return nil
 }
@@ -87,7 +87,6 @@ func (s *Shared) failed(f *Flight, failure *retry.Error) error {
 	if x := f.settlement(); x != nil && dispatch.Classify(err) == retry.Unknown {
 		x.id, x.begun = f.id, f.begun // it may be settled again only as the same call
 	}
-	f.last = err
 	s.config.lines.failing(s.keys[0], err)
 	again := f.tries.Failed(failure) && !failure.Final
 	if failure.Outcome == retry.Executed {
