@@ -190,7 +190,7 @@ func (s *calendarQuota) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	if next.count > 0 {
 		d.Reset = next.end - q.Now
 	}
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		*s = next
 	}
 	return d

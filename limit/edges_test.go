@@ -202,3 +202,33 @@ func TestOneCallOfAKeyAtATime(t *testing.T) {
 		})
 	}
 }
+
+// TestAPeekSeesThatTheClockWasPutBack has the clock of Redis be put back where no permit is left. Who asks with Peek from then on is told
+// that there are permits when Allow would get them, as one who takes what it needs only then.
+func TestAPeekSeesThatTheClockWasPutBack(t *testing.T) {
+	onEach(t, every(), func(t *testing.T, rdb *redis.Client, kind string, a Algorithm) {
+		now := time.UnixMicro(1_790_000_000_000_000)
+		back, step := 10*time.Minute, 100*time.Millisecond
+		if _, ok := a.(CalendarQuota); ok {
+			back, step = 300*24*time.Hour, time.Hour
+		}
+		l := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t)
+		ask := map[string]func(ctx context.Context, n int64) (ratelimiter.Result, error){"Peek": l.For("Peek").Peek, "Allow": l.For("Allow").Allow}
+		for key := range ask {
+			for redistest.Must(l.For(key).Allow(t.Context(), 1))(t).Granted {
+			}
+		}
+		now = now.Add(-back)
+		free := map[string]time.Duration{}
+		for waited := time.Duration(0); len(free) < len(ask); waited += step {
+			require.Less(t, waited, back, "%s: %v", kind, free)
+			for key, ask := range ask {
+				if _, ok := free[key]; !ok && redistest.Must(ask(t.Context(), 1))(t).Granted {
+					free[key] = waited
+				}
+			}
+			now = now.Add(step)
+		}
+		require.Equal(t, free["Allow"], free["Peek"], kind)
+	})
+}

@@ -137,7 +137,7 @@ func (s *fixedWindow) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	if next.count > 0 {
 		d.Reset = next.until(0) - q.Now
 	}
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		*s = next
 	}
 	return d

@@ -134,7 +134,7 @@ func (s *gcra) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 		d.Remaining = (min(room, s.full) + s.debt) / s.cost
 	}
 	d.Reset = next.reset()
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		*s = next
 	}
 	return d

@@ -123,7 +123,7 @@ func (s *guavaState) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 		d.Remaining = s.largest() // the call after it waits for them
 	}
 	d.Reset = next.next - q.Now + int64(math.Ceil(next.part+float64((s.most-next.stored)*s.coolDown)))
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		*s = next
 	}
 	return d

@@ -137,6 +137,25 @@ func TestAllowAtMost(t *testing.T) {
 	}
 }
 
+// TestAllowAtMostOfManyAMicrosecond checks that a Local and a Shared take as much where more than a permit comes in each µs.
+func TestAllowAtMostOfManyAMicrosecond(t *testing.T) {
+	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+		for _, a := range []Algorithm{GCRA{per(10, time.Microsecond), 5}, GCRA{per(7, 2*time.Microsecond), 3}, GCRA{per(1<<32-1, time.Microsecond), 1}, TokenBucket{per(1000, time.Microsecond), 9}} {
+			now := time.Now()
+			s := redistest.Must(NewShared(rdb, redistest.Key(t), a, func(c *config) { c.Clock = func() time.Time { return now } }))(t)
+			l := redistest.Must(NewLocal(a))(t)
+			for _, n := range []int64{3, 1000, calls.MaxPermits, calls.MaxPermits} {
+				shared, r, err := s.AllowAtMost(t.Context(), n)
+				require.NoError(t, err)
+				local, q, err := l.AllowAtMost(t.Context(), n)
+				require.NoError(t, err)
+				require.Equal(t, shared, local, "%d of %+v", n, a)
+				require.Equal(t, r, q, "%d of %+v", n, a)
+			}
+		}
+	})
+}
+
 // TestAllowAtMostAgrees: in Redis and in this process the same calls at the same instants take the same, alone and together.
 func TestAllowAtMostAgrees(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

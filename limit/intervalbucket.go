@@ -155,7 +155,7 @@ func (s *intervalBucket) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	if next.lack > 0 {
 		d.Reset = next.until(0) - q.Now
 	}
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		*s = next
 	}
 	return d

@@ -79,7 +79,7 @@ func (s *leakyQueue) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 		d.Remaining = min(max(0, room), s.full) / s.cost
 	}
 	d.Reset = next.reset()
-	if q.Spend && (d.Granted || back) {
+	if back || q.Spend && d.Granted {
 		s.backlog = next
 	}
 	return d

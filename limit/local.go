@@ -113,11 +113,33 @@ func (l *Local) ask(ctx context.Context, _ ratelimiter.Operation, q calls.Demand
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	q.Now = l.nowLocked()
+	id := l.idLocked()
 	if q.UpTo {
-		d := l.state.Take(calls.Demand{Now: q.Now, N: 1}, calls.Epoch{})
-		q.N = max(1, min(q.N, d.Remaining))
+		q.N = l.mostLocked(q.Now, q.N, id)
 	}
-	return l.state.Take(q, l.idLocked()).Outcome(q), nil
+	return l.state.Take(q, id).Outcome(q), nil
+}
+
+// mostLocked returns how many of n permits one call would be granted now, or 1 if it would be granted none. A bucket that gains
+// more than a permit a µs has more than those that are left of its burst, as in the script.
+func (l *Local) mostLocked(now, n int64, id calls.Epoch) int64 {
+	ask := func(n int64) calls.Decision { return l.state.Take(calls.Demand{Now: now, N: n}, id) }
+	low := max(1, min(n, ask(1).Remaining))
+	if low == n || !ask(low+1).Granted {
+		return low
+	}
+	high := min(n, 2*low)
+	for low < high && ask(high).Granted {
+		low, high = high, min(n, 2*high)
+	}
+	for low < high {
+		if middle := low + (high-low+1)/2; ask(middle).Granted {
+			low = middle
+		} else {
+			high = middle - 1
+		}
+	}
+	return low
 }
 
 // idLocked returns the id of a call.

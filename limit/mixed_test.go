@@ -198,7 +198,7 @@ func TestParametersMeetOnOneState(t *testing.T) {
 							st, ok = a.model().Idle(), true
 						}
 						require.True(t, ok, "%q of %s", before, what)
-						require.Equal(t, st.Take(q, l.lastEpoch()).Result(), r.Result, "%q read by %+v", before, a)
+						require.Equal(t, st.Take(q, l.lastEpoch(q.Spend)).Result(), r.Result, "%q read by %+v", before, a)
 					}
 					require.GreaterOrEqual(t, r.Wait, time.Duration(0), what)
 					if !r.Granted || !q.Spend {

@@ -35,8 +35,8 @@ import (
 //
 // No permits are granted with an error. A request returns ratelimiter.ErrUnavailable if Redis could not be asked or a hook
 // of the client panicked; the error also wraps ctx.Err() if ctx was done before there was a reply (after an attempt that
-// failed, or 10 ms or more without a reply). It returns ratelimiter.ErrMalformed if a key holds something that no limiter
-// writes, ratelimiter.ErrDenied if the ACL of Redis rejects the call, and every other error that Redis replies with. An error contains the first eight hexadecimal digits of the key's
+// failed, or 10 ms or more without a reply). It returns ratelimiter.ErrMalformed if a key holds text that no limiter
+// writes, Redis' own error (WRONGTYPE) if it holds another type, ratelimiter.ErrDenied if the ACL of Redis rejects the call, and every other error that Redis replies with. An error contains the first eight hexadecimal digits of the key's
 // SHA-256, and not the key, which may be a token. [WithOutagePolicy] says what happens in an outage.
 //
 // A call that certainly did not run is sent again, up to four times within five seconds. So is one whose reply was lost: Redis

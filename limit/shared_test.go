@@ -161,7 +161,7 @@ func TestWithoutReplay(t *testing.T) {
 		s := &saboteur{}
 		rdb.AddHook(s)
 		ctx, remembers := t.Context(), shared(t, rdb, a)
-		l := twin(t, remembers, rdb, WithoutReplay())
+		l := twin(t, remembers, rdb, WithoutReplay(), WithoutCachedRejections())
 		redistest.Must(l.Peek(ctx, 2))(t)
 
 		s.left, s.run, s.err, s.sent = 1, true, io.EOF, 0

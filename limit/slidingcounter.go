@@ -155,7 +155,7 @@ func (s *slidingCounter) Take(q calls.Demand, id calls.Epoch) calls.Decision {
 	switch {
 	case q.Spend && d.Granted:
 		*s = next
-	case q.Spend && back:
+	case back:
 		*s = kept
 	}
 	return d

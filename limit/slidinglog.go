@@ -80,18 +80,16 @@ func (s *slidingLog) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 		used -= live[0].n
 		live = live[1:]
 	}
-	if q.Spend {
-		// Entries in the future are from before the clock was put back. They count from now on.
-		for i := len(live) - 1; i >= 0 && live[i].at > q.Now; i-- {
-			live[i].at = q.Now
-		}
+	// Entries in the future are from before the clock was put back. They count from now on.
+	for i := len(live) - 1; i >= 0 && live[i].at > q.Now; i-- {
+		live[i].at = q.Now
 	}
 	d := calls.Decision{Granted: used+q.N <= s.permits}
 	if !d.Granted {
 		free := s.permits - used
 		for _, e := range live {
 			if free += e.n; free >= q.N {
-				d.Wait = min(e.at, q.Now) + s.interval - q.Now
+				d.Wait = e.at + s.interval - q.Now
 				break
 			}
 		}
@@ -101,7 +99,7 @@ func (s *slidingLog) Take(q calls.Demand, _ calls.Epoch) calls.Decision {
 	}
 	d.Remaining = s.permits - used
 	if len(live) > 0 {
-		d.Reset = min(live[len(live)-1].at, q.Now) + s.interval - q.Now
+		d.Reset = live[len(live)-1].at + s.interval - q.Now
 	}
 	return d
 }

@@ -9,8 +9,7 @@
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   permits of a period
 -- ARGV[4]   instants in us at which periods begin, in order, with a blank in between
 -- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
@@ -64,7 +63,7 @@ if used == 0 then
 end
 
 --#use count
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   redis.call('SET', KEYS[1], string.format('%d %d@%s%s', ends, used, epoch, grants),
     'PX', string.format('%d', math.floor((ends - now) / 1000) + 60001))

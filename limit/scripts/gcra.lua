@@ -12,8 +12,7 @@
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
 -- ARGV[5]   parts of a full bucket
@@ -77,7 +76,7 @@ else
   end
   answer = ',' .. table.concat(reply, ' ', 3)
 end
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   if took == 0 then -- it stays as it is, but for the clock
     ahead, flow, cost = left, its_flow, its_cost

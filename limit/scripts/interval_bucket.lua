@@ -10,8 +10,7 @@
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   permits that an interval brings
 -- ARGV[4]   us of an interval
 -- ARGV[5]   permits of a full bucket
@@ -98,7 +97,7 @@ end
 if lack > before and now == begun then
   base = base + lack - before
 end
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   if took > 0 then
     brings, every, lack = permits, interval, math.min(most, lack)

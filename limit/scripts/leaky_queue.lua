@@ -9,8 +9,7 @@
 --           before
 -- ARGV[1]   "permits:count:wait ..." of requests that are decided one after another; wait: us that the caller
 --           would wait for its turn
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   parts that flow in each us
 -- ARGV[4]   parts that a permit costs
 -- ARGV[5]   parts of a full bucket
@@ -57,7 +56,7 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
   k = math.max(0, math.min(tonumber(count), k, math.floor((most - ahead) / need)))
   ahead, took, reply[#reply + 1] = ahead + k * need, took + k, k
 end
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   if took == 0 then -- it stays as it is, but for the clock
     ahead, flow = left, its_flow

@@ -6,8 +6,7 @@
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   permits of a window
 -- ARGV[4]   us of a window
 -- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
@@ -108,7 +107,7 @@ else
   end
   answer = ',' .. table.concat(reply, ' ', 3)
 end
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   if took > 0 then
     length = interval

@@ -16,8 +16,7 @@
 --           requests "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   permits in any interval
 -- ARGV[4]   us of the interval
 -- ARGV[5]   an instant in us before the call was first sent if it may have run before, 0 if none is known
@@ -71,22 +70,19 @@ if newest[1] then
     end
     if at > now then
       -- Members in the future are from before the clock was put back. They count from now on.
-      if id ~= '' then
-        local before = base
-        local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
-        if ahead > expired then
-          before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16)) or sum
-        end
-        local moved = (sum - before) % 1125899906842624
-        if not (moved >= 1 and moved <= used and moved % 1 == 0) then
-          return {-2}
-        end
-        redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f:%s%s', sum, moved, its or interval, rest or ''))
-        redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
-        redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(interval, till - now) / 1000) + 60000)
-        size = redis.call('ZCARD', KEYS[1])
+      local before = base
+      local ahead = redis.call('ZCOUNT', KEYS[1], '-inf', string.format('%.0f', now))
+      if ahead > expired then
+        before = tonumber(string.sub(redis.call('ZRANGE', KEYS[1], ahead - 1, ahead - 1)[1], 1, 16)) or sum
       end
-      at = now
+      local moved = (sum - before) % 1125899906842624
+      if not (moved >= 1 and moved <= used and moved % 1 == 0) then
+        return {-2}
+      end
+      redis.call('ZADD', KEYS[1], now, string.format('%016.0f:%.0f:%s%s', sum, moved, its or interval, rest or ''))
+      redis.call('ZREMRANGEBYSCORE', KEYS[1], string.format('(%.0f', now), '+inf')
+      redis.call('PEXPIRE', KEYS[1], math.ceil(math.max(interval, till - now) / 1000) + 60000)
+      at, size = now, redis.call('ZCARD', KEYS[1])
     end
   end
 end
@@ -153,7 +149,7 @@ else
   end
   answer = ',' .. table.concat(granted, ' ')
 end
-if id ~= '' and took > 0 then
+if took > 0 then
   sum = sum + permits_taken
   if at < now then
     sum = sum % 1125899906842624 -- members of one instant are in the order of their sums

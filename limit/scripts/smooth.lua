@@ -9,8 +9,7 @@
 --           "," and now and the state before
 -- ARGV[1]   "permits:count:wait ..." of requests that are decided one after another; wait: us that the caller
 --           would wait for its turn
--- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored;
---           empty for a peek, which takes nothing
+-- ARGV[2]   id of the call: ";", 8 characters of the process, 6 digits that grow; one that is a character shorter is not stored
 -- ARGV[3]   us between two permits at the rate
 -- ARGV[4]   permits that can be stored
 -- ARGV[5]   us without use that store one
@@ -82,7 +81,7 @@ for n, count, wait in string.gmatch(ARGV[1], '(%d+):(%d+):(%d+)') do
   end
   took, reply[#reply + 1] = took + k, k
 end
-if id ~= '' and (took > 0 or back) then
+if took > 0 or back then
   --#use remember
   if took == 0 then -- it stays as it is, but for the clock
     stored = kept

@@ -17,7 +17,7 @@ type Flight struct {
 	Runs     []Run
 	Requests int
 
-	id    string    // of the call; empty if it takes nothing
+	id    string    // of the call
 	begun time.Time // when it was first sent
 	since int64     // see First and Unknown
 	tries retry.Attempts
@@ -75,12 +75,7 @@ func (f *Flight) reset() {
 }
 
 // Epoch returns what the state has of the id of f, if the limiter begins with it.
-func (f *Flight) Epoch() Epoch {
-	if f.id == "" {
-		return Epoch{}
-	}
-	return EpochOf(f.id[1:])
-}
+func (f *Flight) Epoch() Epoch { return EpochOf(f.id[1:]) }
 
 // settlement returns the settlement that f makes, alone, or nil.
 func (f *Flight) settlement() *Settlement { return f.Runs[0].settlement }

@@ -92,10 +92,9 @@ func (c *Limiter) passed(now int64, sent time.Time) (time.Duration, bool) {
 }
 
 // Learn takes in what the reply to f says. Nothing is known of a key of which nothing was rejected, since its clock
-// may have been put forward. A call that takes nothing does not tell the limiter that its clock was put back, so
-// nothing is learned from it.
+// may have been put forward.
 func (c *Limiter) Learn(f *Flight, rejected bool, r Rejection) {
-	if !f.spends() || c.WithoutKnown {
+	if c.WithoutKnown {
 		return
 	}
 	k, key := &c.known, f.Runs[0].Calls[0].Slot

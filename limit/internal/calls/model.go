@@ -44,8 +44,8 @@ func (n *Setting) Settles() bool {
 // A State is what a local limiter remembers, with the algorithm's arithmetic in Go. The script is the same
 // arithmetic in Lua; TestLocalAndSharedAgree compares the two.
 type State interface {
-	// Take decides on a demand, and takes the permits when it is granted and spend is set. It changes nothing
-	// if spend is not set. Instants and durations are in µs.
+	// Take decides on a demand, and takes the permits when it is granted and spend is set. Otherwise it changes nothing,
+	// unless the clock was put back: then the state becomes the same as of the new time, whoever asks. Instants and durations are in µs.
 	Take(q Demand, id Epoch) Decision
 }
 

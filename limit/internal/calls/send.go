@@ -61,9 +61,7 @@ func (s *Shared) send(ctx context.Context, f *Flight) (reply, error) {
 func (s *Shared) begin(f *Flight) {
 	now := time.Now()
 	f.begun, f.since, f.tries = now, First, retry.Attempts{Begin: now}
-	if f.spends() {
-		f.id = s.config.IDs.id(s.config.WithoutReplay)
-	}
+	f.id = s.config.IDs.id(s.config.WithoutReplay && f.spends())
 	if x := f.settlement(); x != nil && x.id != "" {
 		f.id, f.begun, f.since, f.tries.Replay = x.id, x.begun, Unknown, true
 	}
@@ -205,7 +203,7 @@ func requests(f *Flight) string {
 	if x := f.settlement(); x != nil {
 		return x.String()
 	}
-	if f.single() && !reserves {
+	if f.single() && !reserves && f.spends() {
 		return strconv.FormatInt(f.Runs[0].N, 10)
 	}
 	text := make([]byte, 0, 16*len(f.Runs))
