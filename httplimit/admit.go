@@ -117,7 +117,11 @@ func (c *roundTrip) acquire(ctx context.Context, p patience) (degraded bool, err
 			}
 			continue
 		}
-		if name, wait := c.quotaWait(ctx); wait > 0 {
+		if name, wait, err := c.quotaWait(ctx); err != nil {
+			e := c.failed(err)
+			e.Limiter = name
+			return false, e
+		} else if wait > 0 {
 			if wait > time.Until(end) {
 				return false, rejection(name, wait, ReasonWait)
 			}

@@ -146,8 +146,8 @@ func compileMatch(m Match, p problems) *matcher {
 		c.hosts = append(c.hosts, named)
 	}
 	for i, method := range m.Methods {
-		if method == "" || method != strings.ToUpper(method) || strings.ContainsAny(method, " \t/") {
-			p.in(".methods[%d]", i).add("", "%q is no method; it is such as POST", method)
+		if problem := muxpattern.Method(method); problem != "" {
+			p.in(".methods[%d]", i).add("", "%s", problem)
 		}
 	}
 	for name := range m.Header {

@@ -62,6 +62,7 @@ func compile(r Rule) (*rule, error) {
 			p.add("weight", "%d is more than the %d permits that there are", l.Weight, l.Rate.Permits)
 		}
 		checkSum(r.Limits[:i+1], p)
+		checkQuotaSum(r.Limits[:i+1], c.names, p)
 		if l.Weight != 0 && l.WeightFunc != nil {
 			p.add("weight", "%d and a WeightFunc: it takes one of them", l.Weight)
 		}

@@ -81,19 +81,57 @@ func checkQuota(l *Limit, p problems) {
 	if l.alone() && l.LeaveFree > 0 {
 		p.add("leave_free", "%d of a quota alone, which has no others to leave permits to", l.LeaveFree)
 	}
-	of, known := l.Quota.(interface{ Algorithm() limit.Algorithm })
-	if known && of.Algorithm() == nil {
+	if of, known := l.Quota.(withAlgorithm); known && of.Algorithm() == nil {
 		p.add("quota", "the %T is not one that its function returned", l.Quota)
 		return
 	}
-	if known && l.Weight > limit.MaxPerCall(of.Algorithm()) {
-		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, limit.MaxPerCall(of.Algorithm()))
+	if most, known := mostOf(l.Quota); known && l.Weight > most {
+		p.add("weight", "%d is more than the %d permits that the quota grants a request", l.Weight, most)
 	}
 	if l.Settle == nil {
 		return
 	}
 	if !givesBack(l.Quota) {
 		p.add("settle", "the grants of this quota, a %T, cannot be settled", l.Quota)
+	}
+}
+
+// A withAlgorithm is a quota that tells its algorithm, such as a [limit.Shared] or a [limit.Local].
+type withAlgorithm interface{ Algorithm() limit.Algorithm }
+
+// mostOf returns the most permits that a quota can grant a request. They are not known of a limit.Limiter of another package that has no
+// algorithm.
+func mostOf(quota limit.Limiter) (most int64, known bool) {
+	if of, ok := quota.(withAlgorithm); ok {
+		most = limit.MaxPerCall(of.Algorithm())
+	}
+	return most, most > 0
+}
+
+// same reports whether two quotas are one.
+func same(a, b limit.Limiter) bool {
+	return a != nil && reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// checkQuotaSum checks the weight of the last limit together with those before it that have the same quota: a request spends their
+// sum. It is not known of a limit that requests may do without, or whose weight a WeightFunc returns. The names are those of the limits.
+func checkQuotaSum(limits []Limit, names []template, p problems) {
+	last, sum := &limits[len(limits)-1], int64(0)
+	counts := func(i int) bool {
+		l := &limits[i]
+		return same(l.Quota, last.Quota) && l.Key == nil && names[i].constant() && l.WeightFunc == nil
+	}
+	if !counts(len(limits) - 1) {
+		return
+	}
+	for i := range limits {
+		if counts(i) {
+			sum += max(limits[i].Weight, 1)
+		}
+	}
+	own := max(last.Weight, 1)
+	if most, known := mostOf(last.Quota); known && sum > most && own <= most {
+		p.add("weight", "%d, with the others of the quota %d, is more than the %d permits that it grants a request", own, sum, most)
 	}
 }
 
@@ -110,15 +148,45 @@ func givesBack(quota limit.Limiter) bool {
 }
 
 // quotaWait returns the name of the quota that takes longest to grant the request, and how long that takes; 0 if all
-// grant it now. A quota that returns an error is asked later.
-func (c *roundTrip) quotaWait(ctx context.Context) (name string, wait time.Duration) {
-	for _, q := range c.plan.quotas {
-		r, err := c.askQuota(func() (ratelimiter.Result, error) { return q.limit.Quota.Peek(ctx, q.permits) })
-		if err == nil && !r.Granted && r.Wait > wait {
+// grant it now. If one can never grant what the request's limits take of it together, quotaWait returns its name and
+// ratelimiter.ErrPermitsExceedRate. A quota that returns an error itself is asked later.
+func (c *roundTrip) quotaWait(ctx context.Context) (name string, wait time.Duration, err error) {
+	for i, q := range c.plan.quotas {
+		var sum, most int64
+		r, err := c.askQuota(func() (r ratelimiter.Result, err error) {
+			sum, most = c.plan.together(i)
+			return q.limit.Quota.Peek(ctx, q.permits)
+		})
+		switch {
+		case err != nil:
+		case sum > most:
+			return q.name, 0, fmt.Errorf("%w: the limits of the request take %d permits together of one quota, which grants a request at most %d",
+				ratelimiter.ErrPermitsExceedRate, sum, most)
+		case !r.Granted && r.Wait > wait:
 			name, wait = q.name, r.Wait
 		}
 	}
-	return name, wait
+	return name, wait, nil
+}
+
+// together returns how many permits quotas[:i+1] take of the last one's quota, and the most that it can grant a request. Both are 0 if
+// there is no other, whose permits are left to the quota itself, or if the most is not known.
+func (p *plan) together(i int) (sum, most int64) {
+	last, others := &p.quotas[i], 0
+	for j := range p.quotas[:i] {
+		if q := &p.quotas[j]; same(q.limit.Quota, last.limit.Quota) {
+			sum += q.permits
+			others++
+		}
+	}
+	if others == 0 {
+		return 0, 0
+	}
+	most, known := mostOf(last.limit.Quota)
+	if !known {
+		return 0, 0
+	}
+	return sum + last.permits, most
 }
 
 // takeQuotas takes the permits of the quotas. It returns the name of the one that did not grant them, with the wait or the error.

@@ -64,8 +64,58 @@ func TestQuotaErrors(t *testing.T) {
 		require.ErrorIs(t, err, ratelimiter.ErrInvalidArgument, field)
 		require.ErrorContains(t, err, field)
 	}
-	_, err := New(nil, rules(Limit{Name: "x", Quota: deniedLate{}, Settle: used}))
+	q := local(limit.FixedWindow{Rate: five})
+	a, b := Limit{Name: "a", Quota: q, Weight: 3}, Limit{Name: "b", Quota: q, Weight: 3}
+	err := CheckRules([]Rule{{Limits: []Limit{a, b}}})
+	require.ErrorContains(t, err, "rules[0].limits[1].weight: 3, with the others of the quota 6, is more than the 5 permits that it grants a request")
+	b.Name = "b{query.x}" // which a request may do without
+	require.NoError(t, CheckRules([]Rule{{Limits: []Limit{a, b}}}))
+	b.Name, b.Quota = "b", local(limit.FixedWindow{Rate: five})
+	require.NoError(t, CheckRules([]Rule{{Limits: []Limit{a, b}}}), "these are two quotas")
+	_, err = New(nil, rules(Limit{Name: "x", Quota: deniedLate{}, Settle: used}))
 	require.ErrorContains(t, err, "cannot be settled")
+}
+
+// A foreign is a quota of another package, of which nothing is known but what it replies.
+type foreign struct {
+	limit.Limiter
+	_ []int // it cannot be compared
+}
+
+// TestQuotaOfOverlappingRules: what the limits of a request take of one quota together is more than it ever grants, so no wait helps.
+func TestQuotaOfOverlappingRules(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		by := limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 10, Interval: time.Hour}}
+		local := redistest.Must(limit.NewLocal(by))(t)
+		shared := redistest.Must(limit.NewShared(w.rdb, w.key, by))(t)
+		try := func(q limit.Limiter, b int64, besides ...Limit) error {
+			r := WithRules(Rule{Name: "a", Limits: append(besides, Limit{Name: "a", Quota: q, Weight: 7})}, Rule{Name: "b", Limits: []Limit{{Name: "b", Quota: q, Weight: b}}})
+			resp, err := w.transport(base(ok), r, WithMaxWait(time.Minute)).RoundTrip(request(t, "GET", "http://x/", nil))
+			if err == nil {
+				require.NoError(t, resp.Body.Close())
+			}
+			return err
+		}
+		left := func(q limit.Limiter) int64 { return redistest.Must(q.Peek(t.Context(), 1))(t).Available }
+		for _, q := range []limit.Limiter{local, shared} {
+			err := try(q, 7, w.limit("rate", 100, time.Minute))
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, ReasonRule, e.Reason)
+			require.Equal(t, "b", e.Limiter)
+			require.Zero(t, e.Wait)
+			require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+			require.ErrorContains(t, err, "take 14 permits together of one quota, which grants a request at most 10")
+			require.EqualValues(t, 10, left(q))
+			_, err = w.client.RateLimiter(w.key+"rate").Peek(t.Context(), 1)
+			require.ErrorIs(t, err, ratelimiter.ErrNotInitialized, "its permits have not been asked for")
+			require.NoError(t, try(q, 3))
+			require.Zero(t, left(q))
+		}
+		var e *Error
+		require.ErrorAs(t, try(foreign{Limiter: redistest.Must(limit.NewLocal(by))(t)}, 7), &e)
+		require.Equal(t, ReasonWait, e.Reason, "what a foreign quota grants is not known")
+	})
 }
 
 // TestWithoutRedis: limits in this process need no Client. Those that wait together are sent one after another, and a

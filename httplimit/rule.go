@@ -48,14 +48,14 @@ type Match struct {
 	// and {$}; one of them must match. As there, GET matches HEAD too, a path that ends in a slash matches everything
 	// below it, and the path is cleaned first: /a//b is /a/b. An escaped dot counts as a dot there, so /a/%2E/b is /a/b.
 	// A path in which an escaped slash is a slash, as it is to many servers, matches too: /a%2Fb belongs to both /{x} and
-	// /a/b. The host is compared with the Host header, in lower case and without its port. Unlike there, several patterns never conflict, and /tree does not match /tree/, because
-	// nothing is redirected.
+	// /a/b. The host is compared with the Host header, in lower case and without its port. Unlike there, several patterns never conflict, /tree does not match /tree/, because
+	// nothing is redirected, and the method is one of those that Methods may have.
 	Patterns []string
 	// Hosts are "api.example.com", or "*.example.com" for all names below it; the request's host must be one of them.
 	// Ports do not matter. Unicode and Punycode forms of an internationalized name are the same, and so are all forms
 	// of an IPv4 address, such as 127.0.0.1, 0x7f.1 and [::ffff:127.0.0.1]. A wildcard never matches an address.
 	Hosts []string
-	// Methods are HTTP methods such as "POST"; the request's method must be one of them.
+	// Methods are HTTP methods such as "POST", in upper case; the request's method must be one of them.
 	Methods []string
 	// Header has values that fields of the request's header must have; "*" means any value.
 	Header map[string]string
@@ -94,7 +94,8 @@ type Limit struct {
 	//
 	// Quotas are checked before the limiters of the rates are asked, and their permits are taken after theirs. If a
 	// quota rejects only then, the permits of the rates stay taken, except those of limits with Settle, and the request is
-	// rejected unless all that it took could be given back. It is rejected at once if the quota will not grant it within the time that it may wait. Settle settles the quota as
+	// rejected unless all that it took could be given back. It is rejected at once if the quota will not grant it within the time that it may wait,
+	// and with [ReasonRule] if its limits take more permits of one quota together than that grants a request (see [limit.MaxPerCall]). Settle settles the quota as
 	// well, for which it has to be a *[limit.Shared] or a *[limit.Local] whose grants can be settled.
 	//
 	// A cool-down applies to the limiter with the Rate. That of a quota alone is known to this process only. While

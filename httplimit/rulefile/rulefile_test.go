@@ -186,6 +186,7 @@ func TestErrorsNameLineAndField(t *testing.T) {
 		{"a platform that is a text", "rules:\n- one_platform: \"true\"\n  detectors: [http]\n", 2, "rules[0].one_platform", "neither true nor false"},
 		{"a platform that is a mapping", "rules:\n- one_platform: {}\n  detectors: [http]\n", 2, "rules[0].one_platform", "a mapping is neither true nor false"},
 		{"a platform without hosts", "rules:\n- detectors: [http]\n  one_platform: true\n", 3, "rules[0].one_platform", "names no host"},
+		{"a pattern's method", "rules:\n- match:\n    patterns:\n    - GET a.com/\n    - get a.com/\n  detectors: [http]\n", 5, "rules[0].match.patterns[1]", `"get a.com/": "get" is no method; it is such as POST`},
 		{"a method", "rules:\n- detectors: [http]\n  match:\n    methods: [post]\n", 4, "rules[0].match.methods[0]", "post"},
 		{"a header that is a list", "rules:\n- match:\n    header: [a]\n", 3, "rules[0].match.header", "a mapping, not a list"},
 		{"a header twice", "rules:\n- match:\n    header:\n      a: b\n      a: c\n", 5, "rules[0].match.header", "twice"},

@@ -5,6 +5,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptrace"
@@ -56,6 +57,9 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				body, err := io.ReadAll(resp.Body)
 				return errors.Join(err, &rejected{e, resp.StatusCode, resp.Header, body})
 			}
+			if !final(resp.StatusCode) {
+				return fmt.Errorf("malformed response: its status is %03d", resp.StatusCode)
+			}
 			stripProxyStatus(resp.Header) // also of 101, which is not written through the recorder
 			resp.Request.Context().Value(pendingKey{}).(*pending).body.forget()
 			return nil
@@ -63,6 +67,12 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 		ErrorHandler: reject,
 		ErrorLog:     ErrorLog(g.cfg.log),
 	}
+}
+
+// final reports whether a response may end with the status. An http.Transport takes any three digits, and any number from HTTP/2, but
+// WriteHeader panics at one that is none of HTTP, and after an interim one the response goes on.
+func final(status int) bool {
+	return status == http.StatusSwitchingProtocols || status >= http.StatusOK && status <= 999
 }
 
 // forward sends the request and copies the response.

@@ -7,6 +7,7 @@ package muxpattern
 import (
 	"net/http"
 	"path"
+	"strconv"
 	"strings"
 
 	"github.com/goredisson/ratelimiter/internal/http/authority"
@@ -118,12 +119,31 @@ type hit struct{}
 
 func (hit) ServeHTTP(http.ResponseWriter, *http.Request) {}
 
+// Method returns what is wrong with a method, or "". The methods of requests are tokens (RFC 9110 section 9.1) and compared
+// as they are: a token that is not in upper case is hardly ever one, and would match nothing.
+func Method(method string) (problem string) {
+	if method == "" || method != strings.ToUpper(method) || strings.ContainsFunc(method, notOfToken) {
+		return strconv.Quote(method) + " is no method; it is such as POST"
+	}
+	return ""
+}
+
+// notOfToken reports whether r cannot be part of a token (RFC 9110 section 5.6.2).
+func notOfToken(r rune) bool {
+	return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}`, r)
+}
+
 // Compile lets http.ServeMux parse a pattern. It panics at one that it cannot parse: its words
-// become the problem.
+// become the problem. The mux takes methods that [Method] does not.
 func Compile(pattern string) (p Pattern, problem string) {
 	method, rest, ok := strings.Cut(pattern, " ")
 	if !ok {
 		method, rest = "", pattern
+	}
+	if method = strings.TrimSpace(method); method != "" {
+		if problem := Method(method); problem != "" {
+			return Pattern{}, problem
+		}
 	}
 	rest = strings.TrimLeft(rest, " \t")
 	slash := strings.IndexByte(rest, '/')
