@@ -148,8 +148,8 @@ func givesBack(quota limit.Limiter) bool {
 }
 
 // quotaWait returns the name of the quota that takes longest to grant the request, and how long that takes; 0 if all
-// grant it now. If one can never grant what the request's limits take of it together, quotaWait returns its name and
-// ratelimiter.ErrPermitsExceedRate. A quota that returns an error itself is asked later.
+// grant it now. If one can never grant what the request takes of it, quotaWait returns its name and
+// ratelimiter.ErrPermitsExceedRate, whatever the policy. A quota that returns another error is asked later.
 func (c *roundTrip) quotaWait(ctx context.Context) (name string, wait time.Duration, err error) {
 	for i, q := range c.plan.quotas {
 		var sum, most int64
@@ -158,6 +158,8 @@ func (c *roundTrip) quotaWait(ctx context.Context) (name string, wait time.Durat
 			return q.limit.Quota.Peek(ctx, q.permits)
 		})
 		switch {
+		case errors.Is(err, ratelimiter.ErrPermitsExceedRate):
+			return q.name, 0, err
 		case err != nil:
 		case sum > most:
 			return q.name, 0, fmt.Errorf("%w: the limits of the request take %d permits together of one quota, which grants a request at most %d",

@@ -118,6 +118,25 @@ func TestQuotaOfOverlappingRules(t *testing.T) {
 	})
 }
 
+// TestRequestThatExceedsAQuota has a WeightFunc return more than the quota can grant. The request is rejected under each policy, and
+// takes none of the permits of the other limits.
+func TestRequestThatExceedsAQuota(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		for _, p := range []ratelimiter.OutagePolicy{ratelimiter.FailClosed(), ratelimiter.FailOpen()} {
+			quota := redistest.Must(limit.NewShared(w.rdb, w.key, limit.FixedWindow{Rate: ratelimiter.Rate{Permits: 10, Interval: time.Hour}}))(t)
+			tr := w.transport(base(ok), WithRules(Rule{Name: "a", Limits: []Limit{w.limit("rate", 100, time.Minute),
+				{Name: "a", Quota: quota, OutagePolicy: &p, WeightFunc: func(*http.Request) int64 { return 11 }}}}))
+			_, err := tr.RoundTrip(request(t, "GET", "http://x/", nil))
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Equal(t, ReasonRule, e.Reason)
+			require.ErrorIs(t, err, ratelimiter.ErrPermitsExceedRate)
+			_, err = w.client.RateLimiter(w.key+"rate").Peek(t.Context(), 1)
+			require.ErrorIs(t, err, ratelimiter.ErrNotInitialized, "its permits have not been asked for")
+		}
+	})
+}
+
 // TestWithoutRedis: limits in this process need no Client. Those that wait together are sent one after another, and a
 // penalty holds them all up.
 func TestWithoutRedis(t *testing.T) {
