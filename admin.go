@@ -30,7 +30,7 @@ func (a Admin) Delete(ctx context.Context) (bool, error) {
 	l := a.limiter
 	deleted, err := do(ctx, l, (*redisson.Limiter).Delete)
 	if err == nil {
-		l.handle.Changed()
+		l.wasReset()
 	}
 	return deleted, err
 }

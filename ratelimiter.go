@@ -103,12 +103,18 @@ func (l *RateLimiter) setRate(ctx context.Context, r Rate, mustExist bool, opts 
 	}
 	did, err := link.Do(ctx, &l.handle.Link, l.redis.SetRate(r.permit(), mustExist, o.keepState))
 	if did.Set {
-		l.handle.Changed()
+		l.wasReset()
 	}
 	if err != nil && did.Set && !did.Fits {
 		err = fmt.Errorf("%w (the rate is set, but what other clients have left may be more than it)", err)
 	}
 	return did.Set, err
+}
+
+// wasReset wakes the callers of this Client that wait for the limiter, also those that wait for others in a list with it.
+func (l *RateLimiter) wasReset() {
+	l.handle.Changed()
+	l.client.lists.Reset(l.handle.Key)
 }
 
 // Rate returns the limiter's rate. It returns ErrNotInitialized if the limiter has none, whereas Redisson's getConfig

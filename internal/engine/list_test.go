@@ -451,6 +451,80 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 	})
 }
 
+// TestAListThatWasRejectedIsRejected checks that a list whose time is up while it asks again is rejected, since Redis has rejected it, as
+// a request for one limiter is; and that one whose context ends gets that for an error, and not that Redis is unavailable.
+func TestAListThatWasRejectedIsRejected(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(1, time.Minute), overall(3, time.Minute))
+		l[0].granted(1)
+		w.delay(200 * time.Millisecond)
+		for _, timeout := range []time.Duration{800 * time.Millisecond, 1700 * time.Millisecond, 1900 * time.Millisecond, 2100 * time.Millisecond} {
+			begin := time.Now()
+			wait := time.Minute - w.elapsed() - timeout
+			a, err := w.all(w.ctx, timeout, l[0].of(1), l[1].of(1))
+			require.NoError(t, err, timeout)
+			require.False(t, a.Granted)
+			require.Zero(t, a.Bound)
+			require.InDelta(t, wait, a.Wait, float64(400*time.Millisecond+engine.Grace), timeout)
+			require.LessOrEqual(t, time.Since(begin), timeout+engine.Grace)
+			err = w.acquireAll(w.leaving(timeout), l[0].of(1), l[1].of(1))
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.NotErrorIs(t, err, permit.ErrUnavailable, timeout)
+		}
+		time.Sleep(10 * time.Second)
+		w.has(l[1], 3)
+	}, recheck(time.Second))
+}
+
+// TestAListWakesAtAReset checks that a list that waits notices at once that any of its limiters was deleted by this process, or has
+// another rate, also while it asks.
+func TestAListWakesAtAReset(t *testing.T) {
+	for name, after := range map[string]time.Duration{
+		"while it waits":                300 * time.Millisecond,
+		"before the call arrives":       2 * time.Millisecond,
+		"while the reply is on its way": 60 * time.Millisecond,
+		"while it starves":              3500 * time.Millisecond,
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBothWays(t, func(t *testing.T, w *world) {
+				interval, starves := time.Hour, name == "while it starves"
+				if starves {
+					interval = 2 * time.Second
+				}
+				for _, deleted := range []bool{true, false} {
+					l := w.others(overall(2, interval), overall(3, time.Hour))
+					l[0].granted(2)
+					if starves {
+						time.AfterFunc(interval+time.Millisecond, func() { require.Zero(t, w.server.Redisson(l[0].key, 2), "it is faster") })
+					}
+					w.p.Always(testworld.Fault{Before: 50 * time.Millisecond, After: 50 * time.Millisecond})
+					begin, reset := time.Now(), time.Time{}
+					time.AfterFunc(after, func() {
+						reset = time.Now()
+						if deleted {
+							w.server.Delete(l[1].key)
+						} else {
+							w.server.SetRate(l[1].key, overall(1, time.Hour))
+						}
+						l[1].Changed()
+						w.lists.Reset(l[1].key)
+					})
+					err := w.acquireAll(w.ctx, l[0].of(2), l[1].of(2))
+					if deleted {
+						require.ErrorIs(t, err, permit.ErrNotInitialized)
+					} else {
+						require.ErrorIs(t, err, permit.ErrPermitsExceedRate)
+					}
+					require.GreaterOrEqual(t, time.Since(begin), after)
+					require.LessOrEqual(t, time.Since(reset), 400*time.Millisecond)
+					w.p.Always(testworld.Fault{})
+				}
+				w.idle()
+			}, recheck(time.Hour))
+		})
+	}
+}
+
 // TestListsInAnOutage checks that lists wait during an outage, up to the outage limit, and are served when the
 // server is back.
 func TestListsInAnOutage(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 type Lists struct {
 	engine *engine.Engine
 	line   line
+	wakes  wakes
 }
 
 // New returns a Lists.
@@ -180,6 +181,8 @@ type waiter struct {
 	offline  []part    // those that policies decide, because their server is down; see split
 	deadline time.Time // zero for none
 	since    time.Time // when it began to wait
+	told     reply     // the last reply; if it is no rejection, its Bound is a limiter for which others wait, or -1 to ask at once
+	toldAt   time.Time // when that was
 	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
 }
 
@@ -188,32 +191,38 @@ type waiter struct {
 // that limiter lets w.
 func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 	defer w.leaveQueues()
+	defer w.lists.wakes.forget(w)
 	w.since = time.Now()
 	w.split()
-	a := nothing // the last reply; if a.rejected is false, a.Bound is a limiter for which others wait
-	a.Bound = w.busy()
+	w.told = nothing
+	w.told.Bound = w.busy()
 	for {
+		sleeps, reset := w.lists.wakes.watch(ctx, w)
+		if reset {
+			w.beginAnew()
+		}
 		r, changed, ended, err := w.passOffline(ctx)
 		if ended {
 			return r, err
 		}
 		if changed {
-			a = nothing
+			w.told = nothing
 		}
 		var next reply
-		if a.Bound < 0 {
+		if w.told.Bound < 0 {
 			next, err = w.try(ctx)
 		} else {
-			if a.rejected && w.isTooLate(a.Wait) {
-				return w.outcome(a.Outcome), nil
+			if w.told.rejected && w.isTooLate(w.told.Wait) {
+				return w.outcome(w.told.Outcome), nil
 			}
-			began := time.Now()
 			var inTime bool
-			next, inTime, err = w.waitAndTry(ctx, a)
+			next, inTime, err = w.waitAndTry(ctx, sleeps, w.told)
 			yields := ctx.Err() == nil && w.hasPolicies() && permit.WasNotServed(err)
 			switch {
+			case err != nil && ctx.Err() == nil && sleeps.Err() != nil:
+				continue
 			case !inTime && err == nil:
-				return w.tooLate(a, began), nil
+				return w.tooLate(), nil
 			case !inTime && !yields:
 				return nothing.Outcome, err
 			}
@@ -223,14 +232,12 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			if r, _, err := w.finish(ctx, next.Asked); r.Granted || err != nil {
 				return r, err
 			}
-			w.leaveQueues()
-			a = nothing
+			w.beginAnew()
 		case err == nil:
 			w.fails = time.Time{}
-			a = next
+			w.told, w.toldAt = next, time.Now()
 		case permit.WasNotServed(err) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
-			w.leaveQueues()
-			a = nothing
+			w.beginAnew()
 			if w.mayYield() {
 				continue
 			}
@@ -243,6 +250,12 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 	}
 }
 
+// beginAnew leaves the queues, and has w ask without waiting for anybody.
+func (w *waiter) beginAnew() {
+	w.leaveQueues()
+	w.told = nothing
+}
+
 // outcome returns a, which says of the parts which of them bound, as that of the demands.
 func (w *waiter) outcome(a Outcome) Outcome {
 	if a.Bound >= 0 {
@@ -251,24 +264,30 @@ func (w *waiter) outcome(a Outcome) Outcome {
 	return a
 }
 
-// waitAndTry waits until w may ask again after the reply a, and asks; if it has to go on waiting, next is a. It reports
-// false if the time of the caller is up or, with an error, if the caller no longer waits.
-func (w *waiter) waitAndTry(ctx context.Context, a reply) (next reply, inTime bool, err error) {
+// waitAndTry waits until w may ask again after the reply a, or until sleeps is done, and asks; if it has to go on waiting, next is a. It
+// reports false if the time of the caller is up or, with an error, if the caller no longer waits.
+func (w *waiter) waitAndTry(ctx, sleeps context.Context, a reply) (next reply, inTime bool, err error) {
 	if w.starves(a) {
-		next, err = w.contend(ctx, a)
+		next, err = w.contend(ctx, sleeps, a)
 		return next, true, err
 	}
-	return w.standAndTry(ctx, a)
+	return w.standAndTry(ctx, sleeps, a)
 }
 
-// tooLate returns the outcome of a list whose time was up while it waited after the reply a, which it has done since
-// began.
-func (w *waiter) tooLate(a reply, began time.Time) Outcome {
+// tooLate returns the outcome of a list whose time is up, by the last reply.
+func (w *waiter) tooLate() Outcome {
+	a := w.last()
 	if !a.rejected { // the list could not ask at all
-		a.Wait = time.Until(w.parts[a.Bound].Handle.State().Grant)
+		a.Wait = max(time.Until(w.parts[a.Bound].Handle.State().Grant), time.Millisecond)
 	}
-	a.Wait = max(a.Wait-time.Since(began).Truncate(time.Millisecond), time.Millisecond)
 	return w.outcome(a.Outcome)
+}
+
+// last returns the last reply, with what is left of the wait.
+func (w *waiter) last() reply {
+	a := w.told
+	a.Wait = max(a.Wait-time.Since(w.toldAt).Truncate(time.Millisecond), time.Millisecond)
+	return a
 }
 
 // isTooLate reports whether a rejection is final that says to wait for d: the time of the caller is up, or, with RejectEarly, before that.

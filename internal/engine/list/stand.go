@@ -16,8 +16,8 @@ func (w *waiter) busy() int {
 }
 
 // standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other queues. It
-// reports false if the time of the caller is up.
-func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool, err error) {
+// reports false if the time of the caller is up, or sleeps is done before it is.
+func (w *waiter) standAndTry(ctx, sleeps context.Context, a reply) (next reply, ok bool, err error) {
 	for i := range w.parts {
 		if i != a.Bound {
 			w.leaveQueue(i)
@@ -34,7 +34,7 @@ func (w *waiter) standAndTry(ctx context.Context, a reply) (next reply, ok bool,
 	for _, p := range w.parts { // so that none of them expires whose rate is known
 		told.Recheck = min(told.Recheck, w.engine.Recheck(p.Handle.State().Rate))
 	}
-	if ok, err := p.place.Turn(ctx, told); !ok || err != nil {
+	if ok, err := p.place.Turn(sleeps, told); !ok || err != nil {
 		return a, ok, err
 	}
 	next, err = w.try(ctx)

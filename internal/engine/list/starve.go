@@ -18,7 +18,7 @@ func (w *waiter) starves(a reply) bool {
 // contend is what a list does that would otherwise starve, because limiters that are wanted by many reject it in turns, or
 // a peer in another process, which stands in no queue of this one, always takes what it waits for: it acquires its parts one
 // after another. If that takes too long, it asks for all of them at once again, and begins anew.
-func (w *waiter) contend(ctx context.Context, a reply) (reply, error) {
+func (w *waiter) contend(ctx, sleeps context.Context, a reply) (reply, error) {
 	w.leaveQueues()
 	s := newSeries(w, a)
 	x := w.newWork()
@@ -34,7 +34,7 @@ func (w *waiter) contend(ctx context.Context, a reply) (reply, error) {
 	if err != nil {
 		return nothing, err
 	}
-	a, err = w.await(ctx, x)
+	a, err = w.await(sleeps, x)
 	if err != nil || a.Granted || w.isTooLate(a.Wait) {
 		return a, err
 	}

@@ -65,13 +65,18 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 			return x.a, x.err
 		case <-ctx.Done():
 			why = ctx.Err()
-			if failure := w.failure(!x.waits && time.Since(x.began) >= permit.Patience); !x.waits || failure != nil {
+			asks := !x.waits && !w.told.rejected
+			if failure := w.failure(asks && time.Since(x.began) >= permit.Patience); asks || failure != nil {
 				why = permit.Left(w.names(), x.began, failure, why)
 			}
 		case <-closed:
 			why = permit.ErrClosed
 		case <-timeUp:
-			why = permit.Left(w.names(), x.began, w.failure(true), nil)
+			failure := w.failure(!w.told.rejected)
+			if w.told.rejected && failure == nil {
+				break // that counts
+			}
+			why = permit.Left(w.names(), x.began, failure, nil)
 		case <-x.down:
 			x.down = w.engine.OutageBegins()
 			cause := w.downBecause()
@@ -81,6 +86,9 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 			why = fmt.Errorf("%w: %s: %w", permit.ErrUnavailable, w.names(), cause)
 		}
 		if x.leave() {
+			if why == nil {
+				return w.last(), nil
+			}
 			return nothing, why
 		}
 		<-x.done
