@@ -707,16 +707,31 @@ func TestLocalWaitersWakeAtOnce(t *testing.T) {
 			inWorld(t, overall(10, time.Hour), func(t *testing.T, w *world) {
 				w.granted(10)
 				done := make(chan outcome)
-				go func() {
-					ok, err := w.client.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 10, time.Minute)
+				ask := func(f func() (bool, error)) {
+					ok, err := f()
 					done <- outcome{ok, err, w.elapsed()}
-				}()
+				}
+				// A list waits for the limiter that has the longest wait, and hears of the other one all the same.
+				other := w.client.RateLimiter(w.l.Name() + "longer")
+				require.NoError(t, other.SetRate(w.ctx, overall(1, 10*time.Hour)))
+				require.NoError(t, other.Acquire(w.ctx, 1))
+				if c.want != nil {
+					go ask(func() (bool, error) {
+						r, err := w.client.TryAcquireAll(w.ctx, time.Minute, Demand{w.l, 10}, Demand{other, 1})
+						return r.Granted, err
+					})
+				}
+				w.at(time.Second)
+				go ask(func() (bool, error) { return w.client.RateLimiter(w.l.Name()).TryAcquire(w.ctx, 10, time.Minute) })
 				w.at(3 * time.Second)
 				require.NoError(t, c.change(w))
 				got := <-done
 				require.Equal(t, 3*time.Second, got.at)
 				if c.want != nil {
 					require.ErrorIs(t, got.err, c.want)
+					list := <-done
+					require.Equal(t, 3*time.Second, list.at)
+					require.ErrorIs(t, list.err, c.want)
 					return
 				}
 				require.NoError(t, got.err)

@@ -390,6 +390,34 @@ func TestRateChangesDuringACoolDown(t *testing.T) {
 	}
 }
 
+// TestRateOfAnotherInACoolDown checks that a client which is rejected in a cool-down after another one has set a PER_CLIENT rate has what
+// that leaves it when the cool-down is over.
+func TestRateOfAnotherInACoolDown(t *testing.T) {
+	for _, to := range []int64{10, 7, 5, 3} {
+		for calls := range 4 {
+			t.Run(fmt.Sprint(to, " after ", calls), func(t *testing.T) {
+				inWorld(t, Rate{Type: PerClient, Permits: 5, Interval: 10 * time.Second}, func(t *testing.T, w *world) {
+					other := w.another()
+					other.granted(5)
+					w.at(time.Second)
+					require.NoError(t, w.l.CoolDown(w.ctx, w.epoch.Add(3*time.Second)))
+					require.NoError(t, w.l.SetRate(w.ctx, Rate{Type: PerClient, Permits: to, Interval: 10 * time.Second}))
+					for i := range calls {
+						w.at(time.Second + time.Duration(i+1)*time.Millisecond)
+						other.rejected(1, 2*time.Second-time.Duration(i+1)*time.Millisecond)
+					}
+					w.at(3 * time.Second)
+					if to > 5 {
+						other.granted(to - 5)
+					}
+					other.rejected(1, 7*time.Second)
+					other.settled(to)
+				})
+			})
+		}
+	}
+}
+
 // TestLowerRateDuringACoolDown lowers the rate by less than what was free. The grants from before the cool-down stay, so
 // that the window holds no more than the rate once it is lifted, or has been lost with the hash.
 func TestLowerRateDuringACoolDown(t *testing.T) {

@@ -236,6 +236,19 @@ local sick, later = lost or excess > 0, false
 local function heals()
   return sick and not healed
 end
+-- is_off says whether value and the permits in the set do not add up to the rate, or a mark is spent, which heal leaves for after a
+-- cool-down. A set that is too large to add up here is added up by heal, after this call.
+local function is_off()
+  later = redis.call('ZCARD', KEYS[3]) > 512
+  local sum, spent, all = value, false, later and {} or redis.call('ZRANGE', KEYS[3], 0, -1)
+  for i = 1, #all do
+    local m = all[i]
+    sum = sum + permits_of(m)
+    spent = spent or cooling <= 0 and is_spent(m)
+    --#use other_layout
+  end
+  return spent or not later and sum ~= rate
+end
 
 -- A gap is at most an interval, and no less than nothing; nan, which is neither, is none.
 gap = tonumber(min_gap or 0) or 0
@@ -245,6 +258,7 @@ if cooling > 0 then
   do
     wait = cooling
     sick = sick or value > 0 or redis.call('ZCOUNT', KEYS[3], '-inf', string.format('(%.0f', till - interval)) > 0
+      or says(ARGV[5], 'check') and is_off()
     again = heals() and HEAL or 0
   end
 else
@@ -301,7 +315,7 @@ else
 
   -- 12. Look for what is to be healed. That are marks whose time is up, and what a peer that is fast has put ahead of
   -- the clock; void blocks, which are the oldest members where they are not ahead, since all that was due sooner became
-  -- one; and permits that are lost or too many. A set that is too large to add up here is added up by heal afterwards.
+  -- one; and permits that are lost or too many.
   do
     local last = {}
     if not sick and value < wanted and #old == limit then
@@ -325,17 +339,7 @@ else
     for i = 1, #oldest, 2 do
       sick = sick or is_void(oldest[i], tonumber(oldest[i + 1]))
     end
-    if #last > 0 and not sick and says(ARGV[5], 'check') then
-      later = redis.call('ZCARD', KEYS[3]) > 512
-      local sum, all = value, later and {} or redis.call('ZRANGE', KEYS[3], 0, -1)
-      for i = 1, #all do
-        local m = all[i]
-        sum = sum + permits_of(m)
-        sick = sick or is_spent(m)
-        --#use other_layout
-      end
-      sick = sick or not later and sum ~= rate
-    end
+    sick = sick or #last > 0 and says(ARGV[5], 'check') and is_off()
     again = heals() and HEAL or again
   end
 

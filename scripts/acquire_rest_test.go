@@ -70,6 +70,11 @@ var restRows = []row{
 		asked(1, 1, ""), "0", "0 now granted 0 wait 5000 available 6 rate 10 interval 1000 again 2", nil},
 	{"acquire_rest", "8. nothing is left to join", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, block(0, 10, true, "\x00\x00\x00")}}},
 		asked(1, 1, ""), "0", "0 now granted 0 wait 5000 rate 10 interval 1000", nil},
+	{"acquire_rest", "8. permits were lost", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{{4000, block(0, 4, true, "\x00\x00\x00")}}},
+		asked(1, 1, "check"), "0", "0 now granted 0 wait 5000 rate 10 interval 1000 again 2", nil},
+	{"acquire_rest", "8. a mark is not spent before the end", state{hash: hash("coolDown", at(5000)), value: "0", members: []member{
+		{4000, block(0, 6, true, "\x00\x00\x00")}, {4500, marked(-1000, 4, "\x00va")}}},
+		asked(1, 1, "check"), "0", "0 now granted 0 wait 5000 rate 10 interval 1000", nil},
 
 	{"acquire_rest", "9. the fields go", state{hash: hash("coolDown", at(-5), "reopenUntil", at(0), "waiting", "6162 3 "+at(-9)+" 4000 ;"), value: "10"},
 		asked(1, 1, ""), "0", "0 now granted 1 available 9 rate 10 interval 1000",
