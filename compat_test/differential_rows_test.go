@@ -274,7 +274,7 @@ func alterClientTTL(c twinCase, w *twinOutcome, given bool) bool {
 	if was.has && applied {
 		value = was.valueTTL
 	}
-	if idle := max(c.clientTTL, 2*c.before.number("interval")); applied && given && min(value, permits) < idle/2 {
+	if idle := max(c.clientTTL, 2*c.before.number("interval")); applied && given && min(value, permits) <= idle/2 { // one of an interval, which has begun to pass, is renewed
 		value, permits = idle, idle
 		if len(s.members) == 0 {
 			permits = noKey

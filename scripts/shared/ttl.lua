@@ -15,7 +15,7 @@ else
     redis.call('PEXPIRE', KEYS[3], ttl)
   elseif ARGV[1] == '1' and idle ~= '0' then
     idle = math.max(tonumber(idle), 2 * interval, least)
-    if redis.call('PTTL', KEYS[2]) < idle / 2 or redis.call('PTTL', KEYS[3]) < idle / 2 then
+    if redis.call('PTTL', KEYS[2]) <= idle / 2 or redis.call('PTTL', KEYS[3]) <= idle / 2 then
       redis.call('PEXPIRE', KEYS[2], idle)
       redis.call('PEXPIRE', KEYS[3], idle)
     end
