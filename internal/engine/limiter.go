@@ -177,6 +177,23 @@ func (l *limiter) abandonLocked(r *request) {
 	l.rearmLocked()
 }
 
+// failExceedingLocked fails the waiters that came before a call began from whose reply the rate is known, if they ask for more: behind one
+// that has a place no call asks for them.
+func (l *limiter) failExceedingLocked(began time.Time) {
+	head := l.waiters.first
+	for r, next := head, head; r != nil; r = next {
+		next = r.next
+		if n := r.want.Permits; n+l.link.Floor > l.rate.Permits && r.came.Before(began) && !r.Degraded {
+			l.shard.failLocked(r, permit.Exceeds(l.link.Name, n, l.link.Floor, l.rate.Permits))
+		}
+	}
+	if l.waiters.first != head {
+		l.newHeadLocked()
+		l.scheduleLocked()
+		l.rearmLocked()
+	}
+}
+
 // headIsStarvingLocked reports whether the first waiter has been passed over for a whole interval, in which every
 // permit has expired once. Until it is served, the tries of this process stand behind the queue, so a large request
 // does not starve behind small ones.

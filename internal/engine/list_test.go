@@ -451,28 +451,29 @@ func TestAListThatLeavesInFlight(t *testing.T) {
 	})
 }
 
-// TestAListThatWasRejectedIsRejected checks that a list whose time is up while it asks again is rejected, since Redis has rejected it, as
-// a request for one limiter is; and that one whose context ends gets that for an error, and not that Redis is unavailable.
+// TestAListThatWasRejectedIsRejected checks that a list whose time is up while it asks again, or asks the others of its limiters for their
+// waits, is rejected, since Redis has rejected it, as a request for one limiter is; and that one whose context ends gets that for an error, and not that Redis is unavailable.
 func TestAListThatWasRejectedIsRejected(t *testing.T) {
 	inBothWays(t, func(t *testing.T, w *world) {
-		l := w.others(overall(1, time.Minute), overall(3, time.Minute))
+		l := w.others(overall(1, time.Minute), overall(4, 50*time.Second))
 		l[0].granted(1)
+		l[1].granted(3)
 		w.delay(200 * time.Millisecond)
-		for _, timeout := range []time.Duration{800 * time.Millisecond, 1700 * time.Millisecond, 1900 * time.Millisecond, 2100 * time.Millisecond} {
+		for _, timeout := range []time.Duration{700 * time.Millisecond, 900 * time.Millisecond, 1700 * time.Millisecond, 1900 * time.Millisecond, 2100 * time.Millisecond} {
 			begin := time.Now()
 			wait := time.Minute - w.elapsed() - timeout
-			a, err := w.all(w.ctx, timeout, l[0].of(1), l[1].of(1))
+			a, err := w.all(w.ctx, timeout, l[0].of(1), l[1].of(2))
 			require.NoError(t, err, timeout)
 			require.False(t, a.Granted)
 			require.Zero(t, a.Bound)
-			require.InDelta(t, wait, a.Wait, float64(400*time.Millisecond+engine.Grace), timeout)
+			require.InDelta(t, wait, a.Wait, float64(200*time.Millisecond+engine.Grace), "%v, as of the reply", timeout)
 			require.LessOrEqual(t, time.Since(begin), timeout+engine.Grace)
-			err = w.acquireAll(w.leaving(timeout), l[0].of(1), l[1].of(1))
+			err = w.acquireAll(w.leaving(timeout), l[0].of(1), l[1].of(2))
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.NotErrorIs(t, err, permit.ErrUnavailable, timeout)
 		}
 		time.Sleep(10 * time.Second)
-		w.has(l[1], 3)
+		w.has(l[1], 1)
 	}, recheck(time.Second))
 }
 
@@ -523,6 +524,31 @@ func TestAListWakesAtAReset(t *testing.T) {
 			}, recheck(time.Hour))
 		})
 	}
+}
+
+// TestBehindAList checks that a caller who stands behind a list, so that no call asks for it, is told soon that the rate has become too
+// low for it.
+func TestBehindAList(t *testing.T) {
+	inBothWays(t, func(t *testing.T, w *world) {
+		l := w.others(overall(10, 10*time.Hour), overall(10, time.Hour))
+		l[0].granted(10)
+		go func() { _ = w.acquireAll(w.ctx, l[0].of(1), l[1].of(2)) }()
+		time.Sleep(100 * time.Millisecond)
+		errs := make(chan error)
+		for _, n := range []int64{3, 1, 2} {
+			go func() { errs <- l[0].Acquire(w.ctx, n) }()
+			time.Sleep(time.Millisecond)
+		}
+		w.server.SetRate(l[0].key, overall(1, 10*time.Hour)) // by another process
+		require.Zero(t, w.server.Redisson(l[0].key, 1))
+		begin := time.Now()
+		for range 2 {
+			require.ErrorIs(t, <-errs, permit.ErrPermitsExceedRate)
+			require.LessOrEqual(t, time.Since(begin), time.Second)
+		}
+		w.close()
+		require.ErrorIs(t, <-errs, permit.ErrClosed, "one may come true")
+	}, recheck(time.Second))
 }
 
 // TestListsInAnOutage checks that lists wait during an outage, up to the outage limit, and are served when the

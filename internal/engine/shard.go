@@ -190,5 +190,7 @@ func (s *shard) Touch(key string) {
 func (s *shard) Learn(k *link.Link, a *permit.Reply, began time.Time) {
 	s.Lock()
 	defer s.Unlock()
-	s.limiterLocked(k).learnRateLocked(a, began)
+	l := s.limiterLocked(k)
+	l.learnRateLocked(a, began)
+	l.failExceedingLocked(began)
 }

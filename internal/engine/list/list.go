@@ -84,7 +84,7 @@ func (ls *Lists) Allow(ctx context.Context, demands []Demand) (Outcome, error) {
 		case errors.Is(err, permit.ErrUnavailable) && ctx.Err() == nil && w.mayYield():
 			continue // policies decide more of it now
 		}
-		return w.outcome(next.Outcome), err
+		return w.outcome(next), err
 	}
 }
 
@@ -159,6 +159,7 @@ type reply struct {
 	Outcome
 	rejected bool
 	rate     permit.Rate
+	at       time.Time // when the limiter that bound rejected, which Wait counts from
 }
 
 var nothing = reply{Outcome: Outcome{Bound: -1}}
@@ -182,7 +183,6 @@ type waiter struct {
 	deadline time.Time // zero for none
 	since    time.Time // when it began to wait
 	told     reply     // the last reply; if it is no rejection, its Bound is a limiter for which others wait, or -1 to ask at once
-	toldAt   time.Time // when that was
 	fails    time.Time // since when Redis has been unavailable to it; zero if it is not
 }
 
@@ -212,8 +212,8 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 		if w.told.Bound < 0 {
 			next, err = w.try(ctx)
 		} else {
-			if w.told.rejected && w.isTooLate(w.told.Wait) {
-				return w.outcome(w.told.Outcome), nil
+			if w.told = w.told.now(); w.told.rejected && w.isTooLate(w.told.Wait) {
+				return w.outcome(w.told), nil
 			}
 			var inTime bool
 			next, inTime, err = w.waitAndTry(ctx, sleeps, w.told)
@@ -235,7 +235,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 			w.beginAnew()
 		case err == nil:
 			w.fails = time.Time{}
-			w.told, w.toldAt = next, time.Now()
+			w.told = next
 		case permit.WasNotServed(err) && ctx.Err() == nil && time.Until(w.outageLimit()) > 0 && !w.isLate(0):
 			w.beginAnew()
 			if w.mayYield() {
@@ -257,11 +257,11 @@ func (w *waiter) beginAnew() {
 }
 
 // outcome returns a, which says of the parts which of them bound, as that of the demands.
-func (w *waiter) outcome(a Outcome) Outcome {
+func (w *waiter) outcome(a reply) Outcome {
 	if a.Bound >= 0 {
 		a.Bound = w.parts[a.Bound].index
 	}
-	return a
+	return a.now().Outcome
 }
 
 // waitAndTry waits until w may ask again after the reply a, or until sleeps is done, and asks; if it has to go on waiting, next is a. It
@@ -276,18 +276,10 @@ func (w *waiter) waitAndTry(ctx, sleeps context.Context, a reply) (next reply, i
 
 // tooLate returns the outcome of a list whose time is up, by the last reply.
 func (w *waiter) tooLate() Outcome {
-	a := w.last()
-	if !a.rejected { // the list could not ask at all
-		a.Wait = max(time.Until(w.parts[a.Bound].Handle.State().Grant), time.Millisecond)
+	if !w.told.rejected { // the list could not ask at all
+		w.told.Wait = max(time.Until(w.parts[w.told.Bound].Handle.State().Grant), time.Millisecond)
 	}
-	return w.outcome(a.Outcome)
-}
-
-// last returns the last reply, with what is left of the wait.
-func (w *waiter) last() reply {
-	a := w.told
-	a.Wait = max(a.Wait-time.Since(w.toldAt).Truncate(time.Millisecond), time.Millisecond)
-	return a
+	return w.outcome(w.told)
 }
 
 // isTooLate reports whether a rejection is final that says to wait for d: the time of the caller is up, or, with RejectEarly, before that.

@@ -20,13 +20,13 @@ func (w *waiter) try(ctx context.Context) (reply, error) {
 		w.parts[i].changes, w.parts[i].waits = w.parts[i].Handle.State().Changes, w.parts[i].place.Waits()
 	}
 	if ctx.Done() == nil && w.deadline.IsZero() && !w.hasPolicies() {
-		return w.lists.tryAll(ctx, w.parts)
+		return w.lists.tryAll(ctx, w.parts, nil)
 	}
 	parts := slices.Clone(w.parts) // the caller may go on to use its own
 	x := w.newWork()
 	err := parts[0].Handle.Queue.Background(func() {
 		ctx := context.WithoutCancel(ctx)
-		a, err := w.lists.tryAll(ctx, parts)
+		a, err := w.lists.tryAll(ctx, parts, x)
 		if !x.end(a, err) && err == nil && a.Granted {
 			refundAll(ctx, parts)
 		}
@@ -37,14 +37,14 @@ func (w *waiter) try(ctx context.Context) (reply, error) {
 	return w.await(ctx, x)
 }
 
-// tryAll asks until there is a reply.
-func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
+// tryAll asks until there is a reply, and tells x, if it is not nil, what is known of it before.
+func (ls *Lists) tryAll(ctx context.Context, parts []part, x *work) (reply, error) {
 	if err := reconcileAll(ctx, parts); err != nil {
 		return nothing, err
 	}
 	list := ls.together(parts)
 	if !ls.engine.Config().Backends.InOneCall(list) {
-		return tryInTurn(ctx, parts)
+		return tryInTurn(ctx, parts, x)
 	}
 	for i := range parts {
 		// The call for all takes what is plainly free, and checks nothing.
@@ -65,6 +65,7 @@ func (ls *Lists) tryAll(ctx context.Context, parts []part) (reply, error) {
 			if bound, err = parts[i].longest(ctx, i, bound); err != nil {
 				return nothing, err
 			}
+			x.tell(bound)
 		}
 		if bound.Bound >= 0 {
 			return bound, nil
@@ -87,7 +88,16 @@ func (ls *Lists) together(parts []part) []permit.Part {
 
 // rejection returns the reply that the i-th limiter rejected.
 func rejection(i int, a *permit.Reply) reply {
-	return reply{Outcome: Outcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, rejected: true, rate: a.Rate}
+	return reply{Outcome: Outcome{Bound: i, Wait: max(a.Wait, time.Millisecond)}, rejected: true, rate: a.Rate, at: time.Now()}
+}
+
+// now returns a with what is left of the wait.
+func (a reply) now() reply {
+	if a.rejected {
+		passed := time.Since(a.at).Truncate(time.Millisecond)
+		a.Wait, a.at = max(a.Wait-passed, time.Millisecond), a.at.Add(passed)
+	}
+	return a
 }
 
 // longest returns the reply that the i-th limiter, that of p, rejects, if it takes longer than bound.
@@ -96,7 +106,7 @@ func (p *part) longest(ctx context.Context, i int, bound reply) (reply, error) {
 	if err != nil {
 		return nothing, err
 	}
-	if a.Granted[0] == 0 && (bound.Bound < 0 || a.Wait > bound.Wait) {
+	if a.Granted[0] == 0 && (bound.Bound < 0 || a.Wait > bound.now().Wait) {
 		bound = rejection(i, &a)
 	}
 	return bound, nil
@@ -129,7 +139,7 @@ func (ls *Lists) takeAll(ctx context.Context, parts []part, list []permit.Part) 
 }
 
 // tryInTurn asks one limiter after another, and gives back what was granted if one rejects.
-func tryInTurn(ctx context.Context, parts []part) (reply, error) {
+func tryInTurn(ctx context.Context, parts []part, x *work) (reply, error) {
 	for i := range parts {
 		var a permit.Reply
 		var err error
@@ -138,7 +148,10 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 			continue
 		}
 		asked, back := parts[:i], refundAll
-		if err != nil {
+		bound := rejection(i, &a)
+		if err == nil {
+			x.tell(bound)
+		} else {
 			asked = parts[:i+1] // it may have been granted, too
 			if ctx.Err() != nil || permit.WasNotServed(err) || errors.Is(err, permit.ErrClosed) {
 				back = refundSoon
@@ -148,7 +161,6 @@ func tryInTurn(ctx context.Context, parts []part) (reply, error) {
 		if err != nil {
 			return nothing, err
 		}
-		bound := rejection(i, &a)
 		for j := i + 1; j < len(parts); j++ {
 			if bound, err = parts[j].longest(ctx, j, bound); err != nil {
 				return nothing, err

@@ -21,7 +21,8 @@ type work struct {
 	err   error
 
 	mu    sync.Mutex
-	left  bool // the caller has left
+	told  reply // that the list is rejected, as soon as that is known
+	left  bool  // the caller has left
 	ended bool
 }
 
@@ -39,6 +40,25 @@ func (x *work) end(a reply, err error) bool {
 	x.a, x.err, x.ended = a, err, true
 	close(x.done)
 	return true
+}
+
+// tell notes a, if it is a rejection, for a caller that does not wait for the end. x may be nil.
+func (x *work) tell(a reply) {
+	if x != nil && a.rejected {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		x.told = a
+	}
+}
+
+// lastTold returns what x was told, or before if that is nothing.
+func (x *work) lastTold(before reply) reply {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.told.rejected {
+		return x.told
+	}
+	return before
 }
 
 // leave lets the work go on without the caller. It reports false if the work has ended.
@@ -60,20 +80,22 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 	defer stop()
 	for {
 		var why error
+		told := w.told
 		select {
 		case <-x.done:
 			return x.a, x.err
 		case <-ctx.Done():
 			why = ctx.Err()
-			asks := !x.waits && !w.told.rejected
+			asks := !x.waits && !x.lastTold(told).rejected
 			if failure := w.failure(asks && time.Since(x.began) >= permit.Patience); asks || failure != nil {
 				why = permit.Left(w.names(), x.began, failure, why)
 			}
 		case <-closed:
 			why = permit.ErrClosed
 		case <-timeUp:
-			failure := w.failure(!w.told.rejected)
-			if w.told.rejected && failure == nil {
+			told = x.lastTold(told)
+			failure := w.failure(!told.rejected)
+			if told.rejected && failure == nil {
 				break // that counts
 			}
 			why = permit.Left(w.names(), x.began, failure, nil)
@@ -87,7 +109,7 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 		}
 		if x.leave() {
 			if why == nil {
-				return w.last(), nil
+				return told.now(), nil
 			}
 			return nothing, why
 		}
