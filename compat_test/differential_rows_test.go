@@ -216,7 +216,9 @@ func alterBounded(c twinCase, w *twinOutcome) bool {
 		s.members = was.members
 		s.value = c.op.rate - s.members.total()
 		if s.permitsTTL == noKey { // all were expired
-			s.permitsTTL = max(w.state.hashTTL, c.before.slots[c.slot].permitsTTL)
+			if s.permitsTTL = w.state.hashTTL; s.permitsTTL < 0 {
+				s.permitsTTL = c.before.slots[c.slot].permitsTTL
+			}
 		}
 		return true
 	}

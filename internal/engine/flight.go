@@ -149,6 +149,16 @@ func (f *flight) dropLocked(drops func(*request) bool) {
 	}
 }
 
+// dropEndedLocked removes the callers that have their outcome from all flights. Whoever ends a request that another one may have in flight
+// calls it before the lock is free.
+func (l *limiter) dropEndedLocked() {
+	if len(l.shard.ended) > 0 {
+		for _, f := range l.flights {
+			f.dropLocked(func(*request) bool { return false })
+		}
+	}
+}
+
 // fly flies f, and then the flights that have become ready in the meantime.
 func (f *flight) fly() {
 	stack.Grow()

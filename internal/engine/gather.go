@@ -76,6 +76,7 @@ func (g *gathering) run(ctx context.Context) {
 	} else if err != nil && head != nil {
 		l.shard.failLocked(head, err)
 	}
+	l.dropEndedLocked() // a part of a list that came before it may have let it pass
 	l.gathering = nil
 	if granted || head != nil && err != nil {
 		l.newHeadLocked()

@@ -178,12 +178,12 @@ func (l *limiter) abandonLocked(r *request) {
 }
 
 // failExceedingLocked fails the waiters that came before a call began from whose reply the rate is known, if they ask for more: behind one
-// that has a place no call asks for them.
+// that has a place no call asks for them. Those that are in flight learn it from their own call, which has a hold on them.
 func (l *limiter) failExceedingLocked(began time.Time) {
 	head := l.waiters.first
 	for r, next := head, head; r != nil; r = next {
 		next = r.next
-		if n := r.want.Permits; n+l.link.Floor > l.rate.Permits && r.came.Before(began) && !r.Degraded {
+		if n := r.want.Permits; r.state == isQueued && n+l.link.Floor > l.rate.Permits && r.came.Before(began) && !r.Degraded {
 			l.shard.failLocked(r, permit.Exceeds(l.link.Name, n, l.link.Floor, l.rate.Permits))
 		}
 	}

@@ -138,11 +138,7 @@ func (l *limiter) serveQueueLocked(all bool) {
 	if l.waiters.first != head {
 		l.first.since = now
 	}
-	if len(l.shard.ended) > 0 {
-		for _, f := range l.flights {
-			f.dropLocked(func(*request) bool { return false })
-		}
-	}
+	l.dropEndedLocked()
 	l.setLocalTimerLocked(due)
 }
 
@@ -213,6 +209,7 @@ func (f *flight) answerLocallyLocked() {
 		}
 		r = next
 	}
+	l.dropEndedLocked()
 }
 
 // decideAll decides the requests in flight to the Redis with the given health, which is down because of cause: those

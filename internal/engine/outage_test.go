@@ -348,3 +348,31 @@ func TestWaitersResume(t *testing.T) {
 		require.Equal(t, time.Minute, at[3].Sub(at[0]))
 	}, recheck(time.Hour))
 }
+
+// TestWhoYieldsInFlight checks that what yields when an outage begins, in one flight, because another one notices the outage, is in
+// neither of them any more: its request is used by others at once.
+func TestWhoYieldsInFlight(t *testing.T) {
+	inWorld(t, overall(100, time.Second), func(t *testing.T, w *world) {
+		for range 100 {
+			w.p.Always(testworld.Fault{Err: testworld.Rejected})
+			var wg sync.WaitGroup
+			for range 4 {
+				wg.Go(func() {
+					for range 3 {
+						_, _ = w.l.Handle.Acquire(w.ctx, engine.Request{Permits: 1, Wait: true, Came: time.Now(), Yields: true})
+					}
+				})
+				wg.Go(func() {
+					for range 3 {
+						_, _ = w.l.Allow(w.ctx, 1)
+					}
+				})
+			}
+			time.Sleep(3 * time.Second)
+			w.p.Fix()
+			wg.Wait()
+			time.Sleep(2 * time.Second)
+		}
+		w.idle()
+	})
+}
