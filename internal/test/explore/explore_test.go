@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	_ "github.com/goredisson/ratelimiter" // loads the scripts
+	"github.com/goredisson/ratelimiter/internal/dispatch"
 	"github.com/goredisson/ratelimiter/internal/permit"
 	"github.com/goredisson/ratelimiter/internal/test/proptest"
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
@@ -100,7 +101,7 @@ var mutations = []mutation{
 	{"a refund leaves the member", "give_back", "redis.call('ZREM', KEYS[3], m)", "", 0, "ask refund time", 4, "more than 2|the window"},
 	{"a place ahead does not expire", "reserve", "if e[2] > now and", "if", 0, "ask reserve die time", 5, "takes longer"},
 	{"value does not fall for what is taken ahead", "reserve", "if plain and back ~= n then", "if false then", 0, "ask reserve time", 4, "more than 2|the window"},
-	{"a check finds nothing", "acquire_rest", "sick = sick or not later and sum ~= rate", "", 0, "ask evict time", 5, "do not add up"},
+	{"a check finds nothing", "acquire_rest", "return spent or not later and sum ~= rate", "return spent", 0, "ask evict time", 5, "do not add up"},
 	{"a healer gives nothing back", "heal", "local left = rate - permits\n", "local left = value or rate - permits\n", 0, "ask evict time", 5, "do not add up"},
 	{"a lower rate leaves the permits in use", "set_rate", "left = rate - used", "left = math.max(0, rate - used)", 0, "ask rate time", 4, "the window|more than|do not add up"},
 	{"a sum does not know of a settled grant", "give_back", "replace(grant, score, to)",
@@ -118,6 +119,17 @@ var mutations = []mutation{
 	{"a cool-down forgets grants for a reservation", "cool_down", "left = math.min(0, spare - over)",
 		"over = over - spare for _, t in ipairs(times) do local n = math.max(0, math.min(over, sums[t])) sums[t], over = sums[t] - n, over - n end left = math.min(0, -over)", 0, "cool reserve time", 5, "are left"},
 	{"clients of a PER_CLIENT limiter share who takes permits ahead", "", "", "", permit.PerClient, "ask reserve time", 5, "takes longer"},
+}
+
+// TestFaultsAreThere checks that the scripts have the text that each fault changes, also of those that a short run does not draw.
+func TestFaultsAreThere(t *testing.T) {
+	texts := map[string]string{"": ""}
+	for _, s := range dispatch.Loaded() {
+		texts[s.Name] = s.Src
+	}
+	for _, m := range mutations {
+		require.Contains(t, texts[m.script], m.old, m.name)
+	}
 }
 
 // TestEveryOrderFindsFaults checks that each fault is found; a short run draws a third of them.
@@ -152,7 +164,7 @@ func TestEveryOrderFindsFaults(t *testing.T) {
 				}
 			}
 			r := redistest.Must(Explore(cfg))(t)
-			require.NotZero(t, n, "there is no such text any more")
+			require.NotZero(t, n, "the fault was not put in")
 			require.Error(t, r.Broken, "%v", r)
 			require.Regexp(t, m.broken, r.Broken.Error(), "%v", r)
 			t.Log(r)
