@@ -216,7 +216,7 @@ func (w *waiter) acquire(ctx context.Context) (Outcome, error) {
 				return w.outcome(w.told), nil
 			}
 			var inTime bool
-			next, inTime, err = w.waitAndTry(ctx, sleeps, w.told)
+			next, inTime, err = w.waitAndTry(ctx, sleeps)
 			yields := ctx.Err() == nil && w.hasPolicies() && permit.WasNotServed(err)
 			switch {
 			case err != nil && ctx.Err() == nil && sleeps.Err() != nil:
@@ -264,14 +264,14 @@ func (w *waiter) outcome(a reply) Outcome {
 	return a.now().Outcome
 }
 
-// waitAndTry waits until w may ask again after the reply a, or until sleeps is done, and asks; if it has to go on waiting, next is a. It
-// reports false if the time of the caller is up or, with an error, if the caller no longer waits.
-func (w *waiter) waitAndTry(ctx, sleeps context.Context, a reply) (next reply, inTime bool, err error) {
-	if w.starves(a) {
-		next, err = w.contend(ctx, sleeps, a)
+// waitAndTry waits until w may ask again after the last reply, or until sleeps is done, and asks. It reports false if the time of the caller
+// is up or, with an error, if the caller no longer waits.
+func (w *waiter) waitAndTry(ctx, sleeps context.Context) (next reply, inTime bool, err error) {
+	if w.starves() {
+		next, err = w.contend(ctx, sleeps)
 		return next, true, err
 	}
-	return w.standAndTry(ctx, sleeps, a)
+	return w.standAndTry(ctx, sleeps)
 }
 
 // tooLate returns the outcome of a list whose time is up, by the last reply.

@@ -46,8 +46,8 @@ type step struct {
 	renewed time.Time   // when its limiter was last asked for it, or it was moved to the present
 }
 
-func newSeries(w *waiter, a reply) *series {
-	s := &series{w: w, bound: a, parts: slices.Clone(w.parts), all: never}
+func newSeries(w *waiter) *series {
+	s := &series{w: w, bound: w.told, parts: slices.Clone(w.parts), all: never}
 	for _, p := range s.parts {
 		s.keys = append(s.keys, p.Handle.Key)
 		s.steps = append(s.steps, step{rate: p.Handle.State().Rate, renewed: time.Now()})

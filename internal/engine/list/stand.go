@@ -17,7 +17,8 @@ func (w *waiter) busy() int {
 
 // standAndTry asks for all parts when it is the turn of w in the wait queue of the limiter that bound, and leaves the other queues. It
 // reports false if the time of the caller is up, or sleeps is done before it is.
-func (w *waiter) standAndTry(ctx, sleeps context.Context, a reply) (next reply, ok bool, err error) {
+func (w *waiter) standAndTry(ctx, sleeps context.Context) (next reply, ok bool, err error) {
+	a := &w.told
 	for i := range w.parts {
 		if i != a.Bound {
 			w.leaveQueue(i)
@@ -35,7 +36,7 @@ func (w *waiter) standAndTry(ctx, sleeps context.Context, a reply) (next reply, 
 		told.Recheck = min(told.Recheck, w.engine.Recheck(p.Handle.State().Rate))
 	}
 	if ok, err := p.place.Turn(sleeps, told); !ok || err != nil {
-		return a, ok, err
+		return nothing, ok, err
 	}
 	next, err = w.try(ctx)
 	return next, true, err

@@ -21,13 +21,13 @@ type work struct {
 	err   error
 
 	mu    sync.Mutex
-	told  reply // that the list is rejected, as soon as that is known
+	told  reply // that of the caller, and that the list is rejected as soon as that is known
 	left  bool  // the caller has left
 	ended bool
 }
 
 func (w *waiter) newWork() *work {
-	return &work{began: time.Now(), down: w.engine.OutageBegins(), done: make(chan struct{})}
+	return &work{began: time.Now(), down: w.engine.OutageBegins(), done: make(chan struct{}), told: w.told}
 }
 
 // end tells the caller how the work has ended. It reports false if the caller has left.
@@ -51,14 +51,11 @@ func (x *work) tell(a reply) {
 	}
 }
 
-// lastTold returns what x was told, or before if that is nothing.
-func (x *work) lastTold(before reply) reply {
+// lastTold returns what x was told last.
+func (x *work) lastTold() reply {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	if x.told.rejected {
-		return x.told
-	}
-	return before
+	return x.told
 }
 
 // leave lets the work go on without the caller. It reports false if the work has ended.
@@ -80,20 +77,20 @@ func (w *waiter) await(ctx context.Context, x *work) (reply, error) {
 	defer stop()
 	for {
 		var why error
-		told := w.told
+		var told reply
 		select {
 		case <-x.done:
 			return x.a, x.err
 		case <-ctx.Done():
 			why = ctx.Err()
-			asks := !x.waits && !x.lastTold(told).rejected
+			asks := !x.waits && !x.lastTold().rejected
 			if failure := w.failure(asks && time.Since(x.began) >= permit.Patience); asks || failure != nil {
 				why = permit.Left(w.names(), x.began, failure, why)
 			}
 		case <-closed:
 			why = permit.ErrClosed
 		case <-timeUp:
-			told = x.lastTold(told)
+			told = x.lastTold()
 			failure := w.failure(!told.rejected)
 			if told.rejected && failure == nil {
 				break // that counts
