@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -93,18 +94,33 @@ func compile(r Rule) (*rule, error) {
 	return c, errors.Join(list...)
 }
 
-// checkSum checks the weight of the last limit together with those before it that name the same limiter: a request spends
-// their sum. What a WeightFunc returns is not known here.
+// checkSum checks the weight of the last limit together with those before it that name the same limiter. What a WeightFunc returns is not
+// known here.
 func checkSum(limits []Limit, p problems) {
-	last, sum, rate := len(limits)-1, int64(0), int64(0)
-	for _, l := range limits {
-		if l.Key == nil && limits[last].Key == nil && l.Name == limits[last].Name && l.alone() == limits[last].alone() && l.WeightFunc == nil {
-			sum += max(l.Weight, 1)
-			rate = cmp.Or(rate, l.Rate.Permits)
+	last, rate := &limits[len(limits)-1], int64(0)
+	counts := func(i int) bool {
+		l := &limits[i]
+		return l.Key == nil && last.Key == nil && l.Name == last.Name && l.alone() == last.alone() && l.WeightFunc == nil
+	}
+	for i := range limits {
+		if counts(i) {
+			rate = cmp.Or(rate, limits[i].Rate.Permits)
 		}
 	}
-	if own := max(limits[last].Weight, 1); limits[last].WeightFunc == nil && rate > 0 && sum > rate && own <= rate {
-		p.add("weight", "%d, with the others of %q %d, is more than the %d permits that there are", own, limits[last].Name, sum, rate)
+	checkTogether(limits, counts, rate, strconv.Quote(last.Name), "there are", p)
+}
+
+// checkTogether checks the weight of the last limit together with the others that count, all of which a request spends, against the most
+// that it can be granted; 0 if that is not known. One that is more by itself has been told already.
+func checkTogether(limits []Limit, counts func(i int) bool, most int64, of, that string, p problems) {
+	last, sum := len(limits)-1, int64(0)
+	for i := range limits {
+		if counts(i) {
+			sum += max(limits[i].Weight, 1)
+		}
+	}
+	if own := max(limits[last].Weight, 1); counts(last) && most > 0 && sum > most && own <= most {
+		p.add("weight", "%d, with the others of %s %d, is more than the %d permits that %s", own, of, sum, most, that)
 	}
 }
 

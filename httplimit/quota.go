@@ -113,26 +113,16 @@ func same(a, b limit.Limiter) bool {
 	return a != nil && reflect.TypeOf(a) == reflect.TypeOf(b) && reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// checkQuotaSum checks the weight of the last limit together with those before it that have the same quota: a request spends their
-// sum. It is not known of a limit that requests may do without, or whose weight a WeightFunc returns. The names are those of the limits.
+// checkQuotaSum is checkSum for those before the last limit that have the same quota. A limit that requests may do without does not count.
+// The names are those of the limits.
 func checkQuotaSum(limits []Limit, names []template, p problems) {
-	last, sum := &limits[len(limits)-1], int64(0)
+	last := &limits[len(limits)-1]
 	counts := func(i int) bool {
 		l := &limits[i]
 		return same(l.Quota, last.Quota) && l.Key == nil && names[i].constant() && l.WeightFunc == nil
 	}
-	if !counts(len(limits) - 1) {
-		return
-	}
-	for i := range limits {
-		if counts(i) {
-			sum += max(limits[i].Weight, 1)
-		}
-	}
-	own := max(last.Weight, 1)
-	if most, known := mostOf(last.Quota); known && sum > most && own <= most {
-		p.add("weight", "%d, with the others of the quota %d, is more than the %d permits that it grants a request", own, sum, most)
-	}
+	most, _ := mostOf(last.Quota)
+	checkTogether(limits, counts, most, "the quota", "it grants a request", p)
 }
 
 // givesBack reports whether the grants of a quota can be settled.
