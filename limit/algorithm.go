@@ -26,7 +26,7 @@ import (
 // The limiters count a rate exactly, with one exception. A bucket or a queue counts in fractions of a permit, and
 // where the largest number that it needs, its capacity times the microseconds between two permits of the
 // reduced rate, is above 2^52, it is refilled at the next lower rate that needs no such number. That is
-// slower by less than a billionth. There always is such a rate for a capacity of up to four million permits that
+// slower by less than a billionth. There always is such a rate for a capacity of up to two million permits that
 // come in within 140 years, which at one permit a year are 140. A larger capacity that has none is rejected with
 // ratelimiter.ErrInvalidArgument, as is a parameter that is out of its range; the error names it.
 type Algorithm interface {
