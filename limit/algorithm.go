@@ -119,6 +119,8 @@ func stateName(s *dispatch.Script) string {
 	switch s {
 	case calendarQuotaScript, smoothScript:
 		return s.Name
+	case gcraScript:
+		return s.Name + "3"
 	}
 	return s.Name + "2"
 }

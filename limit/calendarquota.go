@@ -170,11 +170,8 @@ func (s *calendarQuota) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	*s = next
 }
 
-func (s *calendarQuota) MarkOf(earliest, _ int64) calls.Mark {
-	if s.calendar.end(earliest) != s.end {
-		return calls.Mark{}
-	}
-	return calls.Mark{Epoch: s.epoch}
+func (s *calendarQuota) MarkOf(e calls.Epoch, _, _ int64) calls.Mark {
+	return calls.Mark{Epoch: e}
 }
 
 func (s *calendarQuota) Take(q calls.Demand, id calls.Epoch) calls.Decision {

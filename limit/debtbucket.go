@@ -46,9 +46,9 @@ func (a DebtBucket) model() calls.Model {
 		Script: gcraScript, Parameters: append(p.parameters(a.Burst), idle.debt), Largest: a.Burst + a.Debt,
 		Idle: func() calls.State { s := idle; return &s },
 		Stored: func(text string) (calls.State, bool) {
-			v, e, ok := numbers(text, 6)
+			v, e, ok := numbers(text, 5)
 			s := idle
-			s.at, s.ahead, s.given, s.changed, s.its, s.epoch = v[0], v[1], v[2], v[3], pace{v[4], v[5]}, e
+			s.at, s.ahead, s.given, s.its, s.epoch = v[0], v[1], v[2], pace{v[3], v[4]}, e
 			return &s, ok && s.its.flow > 0 && s.its.cost > 0
 		},
 	}

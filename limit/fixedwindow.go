@@ -104,24 +104,27 @@ func (s *fixedWindow) counts(now, taken, by int64) {
 	}
 }
 
+// Settle goes by the interval of the last grant, as long as that counts.
 func (s *fixedWindow) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
-	next, _ := s.seen(now, id)
+	last := *s
+	if s.count > 0 && now < s.start+s.length {
+		last.interval = s.length
+	}
+	next, _ := last.seen(now, id)
 	switch {
 	case x.By > 0:
 		next.counts(now, now, x.By)
 	case x.Mark.Of(next.epoch):
 		next.counts(now, x.Mark.Taken, x.By)
 	default:
-		next.length = s.interval
+		next.length = last.interval
 	}
+	next.interval = s.interval
 	*s = next
 }
 
-func (s *fixedWindow) MarkOf(earliest, _ int64) calls.Mark {
-	if s.start > earliest {
-		return calls.Mark{}
-	}
-	return calls.Mark{Epoch: s.epoch, Taken: earliest}
+func (s *fixedWindow) MarkOf(e calls.Epoch, at, _ int64) calls.Mark {
+	return calls.Mark{Epoch: e, Taken: at}
 }
 
 func (s *fixedWindow) Take(q calls.Demand, id calls.Epoch) calls.Decision {

@@ -77,20 +77,17 @@ func restated(parts, to, from int64) int64 {
 // A gcra is the state of a GCRA, a TokenBucket or, with a debt, a DebtBucket.
 type gcra struct {
 	backlog
-	debt    int64
-	given   int64 // µs of what flowed out that were given back
-	changed int64 // since when the backlog has its pace, if it had another before, or the clock was put back
-	epoch   calls.Epoch
+	debt  int64
+	given int64 // µs of what flowed out that were given back
+	epoch calls.Epoch
 }
 
 // see is backlog.see for the call of that id. It returns what is ahead in the parts of this limiter.
 func (s *gcra) see(now int64, id calls.Epoch) (ahead int64, back bool) {
 	back = s.backlog.see(now)
-	switch ahead = restated(s.ahead, s.cost, s.its.cost); {
-	case back || s.its != s.pace: // what has come in for a grant can no longer be told
-		s.given, s.epoch, s.changed = 0, id, now
-	case ahead == 0:
-		s.given, s.epoch, s.changed = 0, id, 0
+	ahead = restated(s.ahead, s.cost, s.its.cost)
+	if back || s.its != s.pace || ahead == 0 { // what has come in for a grant can no longer be told
+		s.given, s.epoch = 0, id
 	}
 	return ahead, back
 }
@@ -101,19 +98,22 @@ func (s *gcra) until(most int64) int64 {
 	return max(1, ceilDiv(s.ahead-its, s.its.flow))
 }
 
+// Settle goes by the pace of the last grant, until all has flowed out.
 func (s *gcra) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
-	next := *s
+	next, last := *s, s.backlog
+	last.see(now)
+	if last.ahead > 0 {
+		next.pace = s.its
+	}
 	ahead, _ := next.see(now, id)
-	ahead = min(max(0, ahead+s.parts(now, x, &next.given, &next.epoch, id)), calls.MaxExact)
+	ahead = min(max(0, ahead+next.parts(now, x, &next.given, &next.epoch, id)), calls.MaxExact)
 	next.put(ahead)
+	next.pace = s.pace
 	*s = next
 }
 
-func (s *gcra) MarkOf(earliest, n int64) calls.Mark {
-	if s.its != s.pace || s.changed > earliest {
-		return calls.Mark{}
-	}
-	return calls.Mark{Epoch: s.epoch, From: earliest, Owed: n * s.cost, Given: s.given}
+func (s *gcra) MarkOf(e calls.Epoch, at, n int64) calls.Mark {
+	return calls.Mark{Epoch: e, From: at, Owed: n * s.cost, Given: s.given}
 }
 
 func (s *gcra) Take(q calls.Demand, id calls.Epoch) calls.Decision {

@@ -15,6 +15,7 @@ import (
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
 	"github.com/goredisson/ratelimiter/limit/internal/calls"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -280,5 +281,53 @@ func TestGrantWhoseReplyWasLost(t *testing.T) {
 			require.LessOrEqual(t, after.Available, before.Available, kind)
 			require.GreaterOrEqual(t, after.Available, before.Available-1, "%s: what may have come in meanwhile", kind)
 		})
+	}
+}
+
+// TestGrantOfALostReplyGoesBack checks that all of what such a grant has not used goes back, although the limiter began with it, or a moment
+// before it, and whatever others do with the key in between. What is lost is the reply to a call of one grant or of several.
+func TestGrantOfALostReplyGoesBack(t *testing.T) {
+	rate := per(100, time.Hour)
+	for kind, a := range map[string]Algorithm{
+		"fixed window":    FixedWindow{rate},
+		"sliding counter": SlidingCounter{rate},
+		"calendar quota":  CalendarQuota{Permits: 100, Per: Month, Location: time.UTC},
+		"interval bucket": IntervalBucket{rate, 100},
+		"token bucket":    TokenBucket{rate, 100},
+		"debt bucket":     DebtBucket{rate, 99, 1},
+		"gcra":            GCRA{rate, 100},
+	} {
+		for _, before := range []int64{0, 10} {
+			for _, between := range []int64{0, 20} {
+				for _, callers := range []int64{1, 3} {
+					redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
+						l := shared(t, rdb, a)
+						other := twin(t, l, redistest.Peer(t, rdb))
+						if before > 0 {
+							grantOf(t, other, before)
+						}
+						s := &saboteur{left: 1, run: true, err: io.EOF}
+						s.then = func() {
+							if between > 0 {
+								grantOf(t, other, between)
+							}
+						}
+						rdb.AddHook(s)
+						var together sync.WaitGroup
+						for range callers {
+							together.Go(func() {
+								g, r, err := l.AllowGrant(t.Context(), 5)
+								if assert.NoError(t, err) && assert.True(t, r.Granted) {
+									assert.NoError(t, g.Settle(t.Context(), 2))
+								}
+							})
+						}
+						together.Wait()
+						left := redistest.Must(other.Peek(t.Context(), 1))(t).Available
+						require.Equal(t, 100-before-between-2*callers, left, "%s after %d, and %d in between, of %d", kind, before, between, callers)
+					})
+				}
+			}
+		}
 	}
 }

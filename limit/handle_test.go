@@ -29,10 +29,10 @@ func TestForAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { l.For("user") }))
 	require.Same(t, l.For("user"), l.For("us"+string([]byte("er"))))
 	tenant := l.For("user").With(a)
-	require.Equal(t, []string{"limit2:x:{user}:gcra2:each"}, tenant.Keys())
+	require.Equal(t, []string{"limit2:x:{user}:gcra3:each"}, tenant.Keys())
 	require.Same(t, tenant, l.With(TokenBucket(a)).For("user"))
 	for i := range 20000 {
-		require.Equal(t, fmt.Sprintf("limit2:x:{%d}:gcra2:each", i), l.With(GCRA{Rate: per1(int64(i%3000 + 1)), Burst: 20}).For(fmt.Sprint(i)).Keys()[0])
+		require.Equal(t, fmt.Sprintf("limit2:x:{%d}:gcra3:each", i), l.With(GCRA{Rate: per1(int64(i%3000 + 1)), Burst: 20}).For(fmt.Sprint(i)).Keys()[0])
 	}
 	long := strings.Repeat("k", 1000)
 	require.NotSame(t, l.For(long), l.For(long), "a forged key is not kept")

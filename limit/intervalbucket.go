@@ -121,8 +121,12 @@ func (s *intervalBucket) most() int64 {
 	return min(s.capacity+calls.MaxPermits, times(calls.MaxExact/s.interval, s.permits))
 }
 
+// Settle goes by the steps of the last grant, until all have come in.
 func (s *intervalBucket) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	next, _ := s.seen(now, id)
+	if next.lack > 0 {
+		next.steps = next.its
+	}
 	next.own(now, id)
 	switch {
 	case x.By > 0:
@@ -130,15 +134,13 @@ func (s *intervalBucket) Settle(now int64, id calls.Epoch, x *calls.Settlement) 
 	case x.Mark.Of(next.epoch):
 		next.giveBack(now, -x.By, x)
 	}
-	next.lack = min(next.lack, next.most())
+	next.lack, next.steps = min(next.lack, next.most()), s.steps
 	*s = next
 }
 
-func (s *intervalBucket) MarkOf(earliest, n int64) calls.Mark {
-	if s.begun > earliest || s.its != s.steps {
-		return calls.Mark{}
-	}
-	return calls.Mark{Epoch: s.epoch, Taken: earliest, From: s.begun, Owed: n, Given: s.given}
+func (s *intervalBucket) MarkOf(e calls.Epoch, at, n int64) calls.Mark {
+	from := s.begun - times(ceilDiv(max(0, s.begun-at), s.interval), s.interval)
+	return calls.Mark{Epoch: e, Taken: at, From: from, Owed: n, Given: s.given}
 }
 
 func (s *intervalBucket) Take(q calls.Demand, id calls.Epoch) calls.Decision {

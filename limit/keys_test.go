@@ -40,13 +40,13 @@ func TestKeys(t *testing.T) {
 	a := GCRA{per(10, time.Second), 20}
 	require.Equal(t, signatureOf(a), signatureOf(TokenBucket(a)))
 	require.NotEqual(t, signatureOf(a), signatureOf(DebtBucket{a.Rate, a.Burst, 1}))
-	require.Equal(t, []string{"limit2:{api}:gcra2:1:100000:2000000:0"}, keysOf("api", "", a))
+	require.Equal(t, []string{"limit2:{api}:gcra3:1:100000:2000000:0"}, keysOf("api", "", a))
 	require.Equal(t, []string{"limit2:{api}:sliding_log2:1:1000000", "limit2:{api}:sliding_log2:1:1000000:grants"},
 		keysOf("api", "", SlidingLog{per(1, time.Second)}))
 	l := redistest.Must(NewShared(&redis.Client{}, "api", a))(t)
 	require.Equal(t, keysOf("api", "v", a), l.For("u").For("v").Keys())
 	require.Equal(t, keysOf("api", "", a), l.For("u").For("").Keys())
-	require.Equal(t, "limit2:api:{user 42}:gcra2:1:100000:2000000:0", keysOf("api", "user 42", a)[0])
+	require.Equal(t, "limit2:api:{user 42}:gcra3:1:100000:2000000:0", keysOf("api", "user 42", a)[0])
 	require.Equal(t, redistest.HashTag(keysOf("api", "u", a)[0]), redistest.HashTag(keysOf("other", "u", FixedWindow{per(1, time.Second)})[0]),
 		"all limiters of a key share its slot")
 }

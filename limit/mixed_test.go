@@ -299,6 +299,35 @@ func TestTheLargerBoundHolds(t *testing.T) {
 	}
 }
 
+// TestASettlementKeepsTheNumbers tests that what others were granted by other numbers comes back as before after a settlement, which
+// waits for no more than the limiter takes to fill by either, and that their grants can be settled as before.
+func TestASettlementKeepsTheNumbers(t *testing.T) {
+	rdb, slow, fast := redistest.Client(t), per(10, 10*time.Second), per(100, 100*time.Millisecond)
+	for kind, list := range map[string][]Algorithm{
+		"gcra":            {GCRA{slow, 10}, GCRA{fast, 100}},
+		"token bucket":    {TokenBucket{slow, 10}, TokenBucket{fast, 100}},
+		"debt bucket":     {DebtBucket{slow, 9, 1}, DebtBucket{fast, 99, 1}},
+		"interval bucket": {IntervalBucket{slow, 10}, IntervalBucket{fast, 100}},
+		"fixed window":    {FixedWindow{slow}, FixedWindow{fast}},
+		"sliding counter": {SlidingCounter{slow}, SlidingCounter{fast}},
+	} {
+		for actual := range int64(4) { // of 2
+			now := time.UnixMicro(1_790_000_000_000_000)
+			limiters := ofOneState(t, rdb, func() time.Time { return now }, list...)
+			early, late := grantOf(t, limiters[0], 2), grantOf(t, limiters[1], 98)
+			before := redistest.Must(limiters[1].Peek(t.Context(), 50))(t)
+			require.NoError(t, early.Settle(t.Context(), actual))
+			after := redistest.Must(limiters[1].Peek(t.Context(), 50))(t)
+			more := time.Duration(max(0, actual-2)) * 100 * time.Millisecond // of an interval bucket, at most
+			require.LessOrEqual(t, after.Wait, before.Wait+more, "%s: 2 settled to %d", kind, actual)
+			require.LessOrEqual(t, redistest.Must(limiters[0].Peek(t.Context(), 1))(t).Wait, 20*time.Second, kind)
+			require.NoError(t, late.Cancel(t.Context()))
+			back := redistest.Must(limiters[1].Peek(t.Context(), 1))(t).Available - after.Available
+			require.EqualValues(t, 98-max(0, actual-2), back, "%s: 98 are cancelled, of %d that lack", kind, 100-after.Available)
+		}
+	}
+}
+
 // TestARejectionFreesNothing tests that a handle with a smaller burst, a smaller rate or both that is rejected leaves the key of With as it is.
 func TestARejectionFreesNothing(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -40,7 +40,7 @@ import (
 // SHA-256, and not the key, which may be a token. [WithOutagePolicy] says what happens in an outage.
 //
 // A call that certainly did not run is sent again, up to four times within five seconds. So is one whose reply was lost: Redis
-// remembers the last grant of each process for ten seconds, in up to 8 KB or about 300 processes a key, so that the second
+// remembers the last grant of each process for ten seconds, in up to 16 KB or about 300 processes a key, so that the second
 // call returns the first one's grant and takes nothing (see [WithoutReplay]). If Redis cannot tell any more whether it ran,
 // or ctx ends while it is in flight, the request returns ratelimiter.ErrUnavailable (ctx.Err() alone within 10 ms of the call) and
 // its permits may have been taken, once. They are taken twice only if the clock of Redis is put forward by ten seconds at that moment, or the network

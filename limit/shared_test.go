@@ -194,7 +194,7 @@ func TestWithoutReplay(t *testing.T) {
 // When there is no room for all processes that were granted permits meanwhile, the call is an error and takes nothing
 // twice.
 func TestForgottenGrantIsAnError(t *testing.T) {
-	for _, others := range []int{250, 320} {
+	for _, others := range []int{300, 360} {
 		redistest.Run(t, func(t *testing.T, rdb *redis.Client) {
 			l := shared(t, rdb, FixedWindow{per(1000, time.Hour)})
 			peer := redistest.Peer(t, rdb)
@@ -205,7 +205,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 			}}
 			rdb.AddHook(s)
 			r, err := l.Allow(t.Context(), 1)
-			if others == 250 {
+			if others == 300 {
 				require.NoError(t, err)
 				require.True(t, r.Granted)
 			} else {
@@ -213,7 +213,7 @@ func TestForgottenGrantIsAnError(t *testing.T) {
 				require.ErrorContains(t, err, "can no longer be told")
 			}
 			require.EqualValues(t, 1000-1-others, redistest.Must(l.Peek(t.Context(), 1))(t).Available)
-			require.Less(t, len(rdb.Get(t.Context(), l.Keys()[0]).Val()), 8192+100, "what is remembered is bounded")
+			require.Less(t, len(rdb.Get(t.Context(), l.Keys()[0]).Val()), 16384+100, "what is remembered is bounded")
 
 			// Ten seconds later another grant drops all of it.
 			time.Sleep(11 * time.Second)

@@ -111,23 +111,26 @@ func (s *slidingCounter) own(now int64, id calls.Epoch) {
 	s.current, s.previous, s.length, s.epoch = used, 0, s.interval, id
 }
 
+// Settle goes by the windows of the last grant, as long as those count.
 func (s *slidingCounter) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
-	next, _ := s.seen(now, id)
+	last := *s
+	if s.current+s.previous > 0 && now < s.start+2*s.length {
+		last.interval = s.length
+	}
+	next, _ := last.seen(now, id)
 	next.own(now, id)
 	own := x.Mark.Of(next.epoch)
 	if x.By > 0 || own && x.Mark.From == next.start {
 		next.current = min(max(0, next.current+x.By), calls.MaxPermits)
-	} else if own && x.Mark.From == next.start-s.interval {
+	} else if own && x.Mark.From == next.start-last.interval {
 		next.previous = max(0, next.previous+x.By)
 	}
+	next.interval = s.interval
 	*s = next
 }
 
-func (s *slidingCounter) MarkOf(earliest, _ int64) calls.Mark {
-	if s.start > earliest || s.length != s.interval {
-		return calls.Mark{}
-	}
-	return calls.Mark{Epoch: s.epoch, From: s.start}
+func (s *slidingCounter) MarkOf(e calls.Epoch, at, _ int64) calls.Mark {
+	return calls.Mark{Epoch: e, From: s.start - times(ceilDiv(max(0, s.start-at), s.interval), s.interval)}
 }
 
 func (s *slidingCounter) Take(q calls.Demand, id calls.Epoch) calls.Decision {

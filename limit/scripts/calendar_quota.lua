@@ -5,7 +5,7 @@
 -- current one: no two ends are closer than a period, whatever the clock does, and nobody waits for longer than for that one.
 --
 -- KEYS[1]   string: end of the period in us and the count of what it has granted, "@" and the epoch;
---           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           then of the last grant of each process the id, "," and the time, "@" and the epoch, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes

@@ -6,7 +6,7 @@
 --
 -- KEYS[1]   string: start of the window in us, the count of what it has granted, how much of that no later than at its start,
 --           and us of the interval of the limiter that has granted the last of it, "@" and the epoch;
---           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           then of the last grant of each process the id, "," and the time, "@" and the epoch, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
@@ -30,6 +30,7 @@ end
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, used, base, length, back = now, 0, 0, interval, false
+local settles = string.byte(ARGV[1]) == 61 -- which goes by the interval of the last grant, as long as that counts
 if state ~= '' then
   start, used, base, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
   start, used, base, length = tonumber(start), tonumber(used), tonumber(base), tonumber(length)
@@ -39,6 +40,9 @@ if state ~= '' then
   back = now < start
   if back then
     start, base, epoch = now, used, anew
+  end
+  if settles and used > 0 and now < start + length then
+    interval = length
   end
 end
 base = math.min(used, base)

@@ -5,10 +5,9 @@
 -- Parts are fractions of a permit, such that the flow and the cost are whole numbers and nothing is rounded. What was granted flows
 -- out as the last grant says, also if this limiter has other numbers. Then what is left of it are as many permits in parts of its own.
 --
--- KEYS[1]   string: us of the last grant, and the parts that had not flowed out then; us given back; us since when they are of
---           this size and flow, if they were others before, otherwise 0; parts that flow in each us, and parts that a permit
---           costs, "@" and the epoch;
---           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+-- KEYS[1]   string: us of the last grant, and the parts that had not flowed out then; us given back; parts that flow in each
+--           us, and parts that a permit costs, "@" and the epoch;
+--           then of the last grant of each process the id, "," and the time, "@" and the epoch, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
@@ -35,18 +34,22 @@ end
 local flow, cost, full, debt = ARGV[3] + 0.0, ARGV[4] + 0.0, tonumber(ARGV[5]), tonumber(ARGV[6])
 -- It holds in addition what comes in within a us, which would otherwise be lost when a wait is rounded up.
 local most = full + flow - 1
-local ahead, given, changed, its_flow, its_cost, back = 0, 0, 0, flow, cost, false
+local ahead, given, its_flow, its_cost, back = 0, 0, flow, cost, false
 if state ~= '' then
   local at
-  at, ahead, given, changed, its_flow, its_cost = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+)$')
-  at, ahead, given, changed = tonumber(at), tonumber(ahead), tonumber(given), tonumber(changed)
+  at, ahead, given, its_flow, its_cost = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
+  at, ahead, given = tonumber(at), tonumber(ahead), tonumber(given)
   its_flow, its_cost = tonumber(its_flow), tonumber(its_cost)
-  if not at or math.max(at, ahead, given, changed, its_flow, its_cost) > 9007199254740992 or its_flow < 1 or its_cost < 1 then
+  if not at or math.max(at, ahead, given, its_flow, its_cost) > 9007199254740992 or its_flow < 1 or its_cost < 1 then
     return {-2}
   end
   its_flow, its_cost = its_flow + 0.0, its_cost + 0.0
   back = now < at -- if the clock was put back, what has not flowed out stays the same
   ahead = math.max(0, ahead - math.max(0, now - at) * its_flow)
+end
+local settles = string.byte(ARGV[1]) == 61 -- which goes by the pace of the last grant, until all has flowed out
+if settles and ahead > 0 then
+  flow, cost = its_flow, its_cost
 end
 local left, other = ahead, its_flow ~= flow or its_cost ~= cost
 if its_cost ~= cost then
@@ -55,7 +58,7 @@ if its_cost ~= cost then
 end
 
 if back or other or ahead == 0 then
-  given, epoch, changed = 0, anew, (back or other) and now or 0
+  given, epoch = 0, anew -- what has come in for a grant can no longer be told
 end
 
 local reply, runs, took, answer, n = {now, state, 0}, 0, 0, '', tonumber(ARGV[1])
@@ -63,7 +66,7 @@ if n then
   took = ahead <= most and ahead + n * cost <= most + debt and 1 or 0
   reply[3] = took
   ahead = ahead + took * n * cost
-elseif string.byte(ARGV[1]) == 61 then
+elseif settles then
   --#use settled
   ahead, took, reply[3] = math.min(math.max(0, ahead + by), 4503599627370496), 1, 1
 else
@@ -81,7 +84,7 @@ if took > 0 or back then
   if took == 0 then -- it stays as it is, but for the clock
     ahead, flow, cost = left, its_flow, its_cost
   end
-  redis.call('SET', KEYS[1], string.format('%d %d %d %d %d %d@%s%s', now, ahead, given, changed, flow, cost, epoch, grants),
+  redis.call('SET', KEYS[1], string.format('%d %d %d %d %d@%s%s', now, ahead, given, flow, cost, epoch, grants),
     'PX', string.format('%d', math.floor(ahead / flow / 1000) + 60001))
 end
 return reply

@@ -6,7 +6,7 @@
 --
 -- KEYS[1]   string: us at which the current interval began, how many permits lack, how many of these were taken no later than
 --           at its start, permits given back, permits that an interval brings, and us of an interval, "@" and the epoch;
---           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           then of the last grant of each process the id, "," and the time, "@" and the epoch, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
@@ -54,8 +54,12 @@ if state ~= '' then
     base = lack
   end
 end
-local other = brings ~= permits or every ~= interval
-if other then
+local settles = string.byte(ARGV[1]) == 61 -- which goes by the steps of the last grant, until all have come in
+if settles and lack > 0 then
+  permits, interval = brings + 0.0, every
+  most = math.min(capacity + 4294967295, math.floor(4503599627370496 / interval) * permits)
+end
+if brings ~= permits or every ~= interval then
   -- An interval of this limiter begins with its first grant.
   begun, base, given, epoch = now, lack, 0, anew
 end
@@ -66,7 +70,7 @@ if n then
   took = lack + n <= capacity and 1 or 0
   reply[3] = took
   lack = lack + took * n
-elseif string.byte(ARGV[1]) == 61 then
+elseif settles then
   --#use settlement
   took, reply[3] = 1, 1
   if by > 0 then

@@ -2,7 +2,7 @@
 -- sliding_counter: takes permits when the counts of two windows, the older in part, leave room for them.
 --
 -- KEYS[1]   string: start of the current window in us, its count, the previous count, and us of a window, "@" and the epoch;
---           then of the last grant of each process the id, "," and tenths of a second, and of several requests
+--           then of the last grant of each process the id, "," and the time, "@" and the epoch, and of several requests
 --           "," and how many of each were granted
 -- ARGV[1]   permits, or "permits:count ..." of requests that are decided one after another; a count
 --           of 0 takes nothing; or the settlement of a grant, which shared/settlement describes
@@ -49,6 +49,7 @@ end
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, current, previous, length, back = now, 0, 0, interval, false
+local settles = string.byte(ARGV[1]) == 61 -- which goes by the windows of the last grant, as long as those count
 if state ~= '' then
   start, current, previous, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
   start, current, previous, length = tonumber(start), tonumber(current), tonumber(previous), tonumber(length)
@@ -58,6 +59,9 @@ if state ~= '' then
   back = now < start
   if back or current + previous == 0 then
     start, epoch = now, anew
+  end
+  if settles and current + previous > 0 and now < start + 2 * length then
+    interval = length
   end
 end
 local kept_current, kept_previous = current, previous
@@ -89,7 +93,7 @@ if n then
   took = n <= left and 1 or 0
   reply[3] = took
   current, left = current + took * n, left - took * n
-elseif string.byte(ARGV[1]) == 61 then
+elseif settles then
   --#use settlement
   if by > 0 or own and from == start then
     current = math.min(math.max(0, current + by), 4294967295)

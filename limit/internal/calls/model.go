@@ -166,9 +166,9 @@ type Settler interface {
 	// Settle takes the permits of a settlement, whatever is left, or gives back those that have not come back by themselves. It
 	// is a call of that id.
 	Settle(now int64, id Epoch, x *Settlement)
-	// MarkOf returns the mark of a grant of n permits at an instant that is not known, but not before earliest, after
-	// which the state is s. It has too little come back rather than too much.
-	MarkOf(earliest, n int64) Mark
+	// MarkOf returns the mark of a grant of n permits that was made at an instant in that epoch, which may be over. It has too little
+	// come back rather than too much.
+	MarkOf(e Epoch, at, n int64) Mark
 }
 
 // MaxPermits is the most that one call can ask for, as with a RRateLimiter.

@@ -149,11 +149,13 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 	if err != nil {
 		return err
 	}
-	counts := strings.Fields(before)
-	if before == "" && f.single() {
+	noted, rest, _ := strings.Cut(before, ",")
+	at, epoch, ok := ranAt(noted, f.Epoch())
+	counts := strings.Fields(rest)
+	if rest == "" && f.single() {
 		counts = []string{"1"}
 	}
-	if len(counts) != len(f.Runs) {
+	if !ok || len(counts) != len(f.Runs) {
 		return s.unexpected(r.runs)
 	}
 	for i := range f.Runs {
@@ -166,7 +168,7 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 		d := current.Take(q, Epoch{})
 		d.Granted, d.Wait = true, 0
 		if settles, ok := current.(Settler); ok {
-			d.Mark = settles.MarkOf(r.now-elapsed(f.begun), run.N)
+			d.Mark = settles.MarkOf(epoch, at, run.N)
 		}
 		q.Spend = true
 		if run.UpTo {
@@ -180,9 +182,26 @@ func (s *Shared) decideAgain(f *Flight, r reply, before string) error {
 	return nil
 }
 
+// ranAt returns when the call of that id ran, and the epoch, by what the script has noted of it: tenths of a second, "." and µs, "@"
+// and the epoch if it began with another call. The epoch is none if the script notes none.
+func ranAt(noted string, id Epoch) (at int64, e Epoch, ok bool) {
+	clock, epoch, settles := strings.Cut(noted, "@")
+	tenths, micros, _ := strings.Cut(clock, ".")
+	at, err := strconv.ParseInt(tenths+micros, 10, 64)
+	switch {
+	case !settles:
+	case epoch == "":
+		e = id
+	default:
+		e = EpochOf(epoch)
+	}
+	return at, e, err == nil
+}
+
 // reservedBefore is decideAgain for turns: the script says when it ran, and the state that it found.
 func (s *Shared) reservedBefore(f *Flight, r reply, before string) error {
-	then, text, _ := strings.Cut(before, " ")
+	_, noted, _ := strings.Cut(before, ",")
+	then, text, _ := strings.Cut(noted, " ")
 	at, err := strconv.ParseInt(then, 10, 64)
 	if err != nil {
 		return s.unexpected(r.runs)

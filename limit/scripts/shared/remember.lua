@@ -8,7 +8,7 @@ elseif grants ~= '' then
     local at, behind = string.match(grants, '^;[^;,]*,(%d+)[^;]*()', from)
     at = tonumber(at)
     if at and tenths - at <= 100 then
-      if #grants - from < 8192 then
+      if #grants - from < 16384 then
         break
       end
       dropped = at
@@ -18,5 +18,9 @@ elseif grants ~= '' then
   grants = (dropped and string.format(';-,%d', dropped) or '') .. string.sub(grants, from)
 end
 if took > 0 and #id == 15 then
-  grants = grants .. id .. string.format(',%d', math.floor(now / 100000)) .. answer
+  grants = grants .. id .. string.format(',%d', math.floor(now / 100000))
+  if epoch then
+    grants = grants .. string.format('.%05d@', now % 100000) .. (epoch ~= anew and epoch or '')
+  end
+  grants = grants .. answer
 end
