@@ -98,7 +98,7 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if hasBody(r) { // the server goes on using r and its Body
 		body := newClientBody(rec, r)
 		defer body.end()
-		out.Body = body
+		out.Body, p.client = body, body
 	}
 	g.proxy.ServeHTTP(rec, out)
 	rec.strip()
@@ -108,6 +108,7 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 // Shutdown ends only those.
 type pending struct {
 	atomic.Int32
+	client  *clientBody // nil without one
 	body    *keptBodies
 	reached atomic.Bool // it had a connection to the platform
 	allowed bool        // its host, by the rules by which it goes: see hosts.witness

@@ -125,14 +125,15 @@ func reject(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func problemOf(r *http.Request, err error) *problem {
-	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok && p.Load() == stopped {
+	p, ok := r.Context().Value(pendingKey{}).(*pending)
+	if ok && p.Load() == stopped {
 		return stopping()
 	}
 	var gone errForbidden
 	if errors.As(err, &gone) {
 		return forbidden()
 	}
-	if errors.Is(err, errStalled) {
+	if errors.Is(err, errStalled) || ok && p.client.stalled() {
 		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
 	}
 	var e *httplimit.Error

@@ -59,6 +59,7 @@ type clientBody struct {
 	io.ReadCloser
 	mu      sync.Mutex
 	control *http.ResponseController // nil when the handler returns: it must not be used then
+	until   time.Time                // when the Read fails that is under way, or failed the last one
 	ended   bool
 }
 
@@ -72,13 +73,30 @@ func newClientBody(w http.ResponseWriter, r *http.Request) *clientBody {
 func (b *clientBody) deadline(t time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.until = t
 	if b.control != nil {
 		_ = b.control.SetReadDeadline(t)
 	}
 }
 
+// stalled reports whether no byte came for stallTimeout. It does so as soon as the deadline is over, whether or not the Read has
+// returned: with HTTP/1 the server cancels the request's context before that, as it does when the client leaves.
+func (b *clientBody) stalled() bool {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.overdue()
+}
+
+func (b *clientBody) overdue() bool { return !b.until.IsZero() && !time.Now().Before(b.until) }
+
 // Read is that of io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
+	if b.stalled() {
+		return 0, errStalled
+	}
 	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -101,7 +119,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 func (b *clientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended {
+	if !b.ended && !b.overdue() {
 		_ = b.control.SetReadDeadline(time.Now().Add(unreadTimeout))
 	}
 	b.control = nil

@@ -104,10 +104,11 @@ func (s *stranger) send(format string, args ...any) *stranger {
 }
 
 // served runs f with a gateway that needs a token, as the command serves it, in virtual time.
-func served(t *testing.T, most int, base platform, f func(t *testing.T, p *pipes, log *reports)) {
+func served(t *testing.T, most int, base platform, f func(t *testing.T, p *pipes, log *reports), opts ...Option) {
 	inWorld(t, func(t *testing.T, client *ratelimiter.Client, name string) {
-		g, err := New(client, []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{"a.example.com"}},
-			Limits: []httplimit.Limit{{Name: name, Rate: ratelimiter.Rate{Permits: 3, Interval: time.Minute}}}}}, WithToken("sixteen-letters-"), WithBase(base), WithMaxWait(3*time.Minute))
+		g, err := New(client, []httplimit.Rule{{Match: httplimit.Match{Hosts: []string{"a.example.com"}}, Detectors: []httplimit.Detector{httplimit.HTTPDetector()},
+			Limits: []httplimit.Limit{{Name: name, Rate: ratelimiter.Rate{Permits: 3, Interval: time.Minute}}}}},
+			append(opts, WithToken("sixteen-letters-"), WithBase(base), WithMaxWait(3*time.Minute))...)
 		require.NoError(t, err)
 		log := &reports{}
 		p := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
@@ -269,12 +270,7 @@ func TestNothingIsCutThatGoesOn(t *testing.T) {
 
 // TestStalledBody checks that a client of which no byte of its body comes any more gets 408, a minute after the last one.
 func TestStalledBody(t *testing.T) {
-	reads := platform(func(r *http.Request) (*http.Response, error) {
-		defer r.Body.Close() // as a RoundTripper has to
-		_, err := io.Copy(io.Discard, r.Body)
-		return nil, err
-	})
-	served(t, 0, reads, func(t *testing.T, p *pipes, _ *reports) {
+	served(t, 0, readsAll, func(t *testing.T, p *pipes, _ *reports) {
 		s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\nx")
 		time.Sleep(30 * time.Second)
 		s.send("y")
@@ -287,6 +283,102 @@ func TestStalledBody(t *testing.T) {
 		require.Contains(t, s.all(), "408 Request Timeout")
 		require.Contains(t, s.all(), "Proxy-Status: rrl-gateway; error=http_request_error")
 	})
+}
+
+// readsAll is a base that reads the body, and fails with its error.
+func readsAll(r *http.Request) (*http.Response, error) {
+	defer r.Body.Close() // as a RoundTripper has to
+	_, err := io.Copy(io.Discard, r.Body)
+	return nil, err
+}
+
+// endsFirst is a base that ends with the context while it reads the body, as an http.Transport may. Over HTTP/1, net/http cancels the
+// context before the Read returns that fails.
+func endsFirst(r *http.Request) (*http.Response, error) {
+	go func() { _, _ = readsAll(r) }()
+	<-r.Context().Done()
+	return nil, context.Cause(r.Context())
+}
+
+// silentPlatform returns a base that is an http.Transport, on a connection to a platform that reads and never responds.
+func silentPlatform(protocols *http.Protocols) platform {
+	return func(r *http.Request) (*http.Response, error) {
+		near, far := net.Pipe()
+		defer far.Close()
+		go func() { _, _ = io.Copy(io.Discard, far) }()
+		base := &http.Transport{Protocols: protocols, ExpectContinueTimeout: time.Second}
+		base.DialContext = func(context.Context, string, string) (net.Conn, error) { return near, nil }
+		r.URL.Scheme = "http" // there is no TLS on the pipe
+		return base.RoundTrip(r)
+	}
+}
+
+// TestStalledBodyIsNoClient checks that a body which stops coming is told from a client that leaves, however the base learns of it:
+// the client that still listens gets 408 over HTTP/1 and HTTP/2.
+func TestStalledBodyIsNoClient(t *testing.T) {
+	for name, base := range map[string]platform{"reads": readsAll, "ends first": endsFirst, "transport": silentPlatform(nil)} {
+		for _, rest := range []string{"Content-Length: 100000\r\n\r\n", "Content-Length: 2000000\r\n\r\n" + strings.Repeat("x", 100), // more than is kept
+			"Transfer-Encoding: chunked\r\n\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", "Transfer-Encoding: chunked\r\n\r\n5\r\nhel",
+			"Content-Length: 100\r\nExpect: 100-continue\r\n\r\n"} {
+			t.Run(name, func(t *testing.T) {
+				served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
+					s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+rest)
+					time.Sleep(stallTimeout - 1)
+					synctest.Wait()
+					require.NotContains(t, s.all(), "Proxy-Status")
+					time.Sleep(2 * time.Second)
+					synctest.Wait()
+					require.Contains(t, s.all(), "408 Request Timeout", rest)
+					require.Contains(t, s.all(), "Proxy-Status: rrl-gateway; error=http_request_error")
+					require.NotZero(t, s.left())
+				})
+			})
+		}
+	}
+	h2 := &http.Protocols{}
+	h2.SetUnencryptedHTTP2(true)
+	for name, base := range map[string]platform{"reads": readsAll, "transport": silentPlatform(nil), "h2": silentPlatform(h2)} {
+		for _, start := range []string{"", "start"} {
+			t.Run("h2, "+name, func(t *testing.T) {
+				served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
+					c := &http.Client{Transport: &http.Transport{Protocols: h2, DialContext: func(context.Context, string, string) (net.Conn, error) {
+						near, far := net.Pipe()
+						p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}
+						return near, nil
+					}}}
+					defer c.CloseIdleConnections()
+					in, out := io.Pipe()
+					go func() { _, _ = io.WriteString(out, start) }()
+					req, err := http.NewRequestWithContext(t.Context(), "POST", "http://gateway/a.example.com/", in)
+					require.NoError(t, err)
+					req.Header.Set(TokenHeader, "sixteen-letters-")
+					resp, err := c.Do(req)
+					require.NoError(t, err)
+					require.Equal(t, http.StatusRequestTimeout, resp.StatusCode)
+					require.NoError(t, resp.Body.Close())
+					_ = out.Close()
+				})
+			})
+		}
+	}
+}
+
+// TestStalledBodyBetweenAttempts checks that the same holds where the platform responds before it has the whole body, and the request
+// waits to be sent again.
+func TestStalledBodyBetweenAttempts(t *testing.T) {
+	throttles := platform(func(r *http.Request) (*http.Response, error) {
+		go func() { _, _ = readsAll(r) }()
+		time.Sleep(time.Second) // it reads: the next attempt closes a body that nobody has read yet
+		resp, _ := says(429, "slow down")(r)
+		resp.Header.Set("Retry-After", "90")
+		return resp, nil
+	})
+	served(t, 0, throttles, func(t *testing.T, p *pipes, _ *reports) {
+		s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\nx")
+		time.Sleep(stallTimeout + time.Second)
+		synctest.Wait()
+		require.Contains(t, s.all(), "408 Request Timeout")
+	}, WithTransport(httplimit.WithRetry(1)))
 }
 
 // TestBodyThatIsLeftUnread has the base end a request without its body. It checks that a client which does not send the rest gets
