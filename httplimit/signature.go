@@ -34,8 +34,8 @@ type Signature struct {
 	// the patterns of two paths may match two elements. A path begins at the body's outermost value. With a * there, it leads into what users wrote as
 	// well.
 	JSON map[string]string
-	// XML has a pattern for the text of the element at each path of a body that is XML: "Error.Code". Name spaces do not
-	// matter.
+	// XML has a pattern for the text of the element at each path of a body that is XML: "Error.Code". If there are several
+	// elements, a pattern matches if any of their texts does, a negated one if none does. Name spaces do not matter.
 	XML map[string]string
 	// Reason is the Reason of the Verdict. The default is the first value that matched in JSON or XML, by the order of
 	// the paths, or the status.

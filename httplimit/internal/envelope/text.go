@@ -28,7 +28,7 @@ func CheckPath(path string, isXML bool) string {
 	segments := strings.Split(path, ".")
 	for _, s := range segments {
 		switch {
-		case s == "" || strings.HasPrefix(path, "/"):
+		case s == "" || strings.HasPrefix(path, "/") || strings.TrimSpace(path) != path:
 			return "is no path; it is such as error.code"
 		case isXML && strings.Contains(s, "*"):
 			return "has a *, which only a path of JSON may have; it is such as Error.Code"
@@ -82,8 +82,7 @@ func texts(value any, path, all []string) []string {
 	return all
 }
 
-// XMLTexts returns a function that returns the text of the first element at a path of a body, such as "Error.Code", or
-// none. Of a body that is not complete, or no XML, it finds nothing.
+// XMLTexts returns a function that returns the texts of the elements at a path of a body, such as "Error.Code", in their order. Of a body that is not complete, or no XML, it finds nothing.
 func XMLTexts(body []byte, complete bool) func(path string) []string {
 	found := map[string][]string{}
 	var at []string
@@ -105,9 +104,7 @@ func XMLTexts(body []byte, complete bool) func(path string) []string {
 			text.Write(t)
 		case xml.EndElement:
 			path := strings.Join(at, ".")
-			if _, twice := found[path]; !twice {
-				found[path] = []string{strings.TrimSpace(text.String())}
-			}
+			found[path] = append(found[path], strings.TrimSpace(text.String()))
 			at = at[:len(at)-1]
 			text.Reset()
 		}
