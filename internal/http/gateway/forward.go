@@ -61,7 +61,9 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				return fmt.Errorf("malformed response: its status is %03d", resp.StatusCode)
 			}
 			stripProxyStatus(resp.Header) // also of 101, which is not written through the recorder
-			resp.Request.Context().Value(pendingKey{}).(*pending).body.forget()
+			p := resp.Request.Context().Value(pendingKey{}).(*pending)
+			p.body.forget()
+			p.client.answered()
 			return nil
 		},
 		ErrorHandler: reject,

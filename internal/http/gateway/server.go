@@ -54,17 +54,19 @@ var (
 )
 
 // A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
-// platform takes, nothing is bounded.
+// platform takes, nothing is bounded. Over HTTP/1, net/http itself reads the rest of a short body before it writes a response, and no longer
+// than that either.
 type clientBody struct {
 	io.ReadCloser
 	mu      sync.Mutex
 	control *http.ResponseController // nil when the handler returns: it must not be used then
-	until   time.Time                // when the Read fails that is under way, or failed the last one
+	http1   bool
+	until   time.Time // when the Read fails that is under way, or failed the last one
 	ended   bool
 }
 
 func newClientBody(w http.ResponseWriter, r *http.Request) *clientBody {
-	b := &clientBody{ReadCloser: r.Body, control: http.NewResponseController(w)}
+	b := &clientBody{ReadCloser: r.Body, control: http.NewResponseController(w), http1: r.ProtoMajor == 1}
 	b.deadline(time.Time{}) // the body may wait for permits
 	return b
 }
@@ -99,9 +101,12 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	}
 	b.deadline(time.Now().Add(stallTimeout))
 	n, err := b.ReadCloser.Read(p)
-	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errStalled // the deadline stays, since net/http reads the rest of a short body before it responds
-	} else {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		err = errStalled // the deadline stays
+	case err == nil && b.http1:
+		b.pause() // that of the connection stays
+	default:
 		b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
 		if err != nil && err != io.EOF {
 			err = fmt.Errorf("%w: %w", errClientBody, err)
@@ -113,6 +118,25 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		b.mu.Unlock()
 	}
 	return n, err
+}
+
+// pause says that no Read is under way.
+func (b *clientBody) pause() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.until = time.Time{}
+}
+
+// answered bounds how long net/http reads what is left of the body before it writes a response.
+func (b *clientBody) answered() {
+	if b == nil || !b.http1 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.ended && b.control != nil {
+		_ = b.control.SetReadDeadline(time.Now().Add(stallTimeout))
+	}
 }
 
 // end ends the use of the ResponseWriter. The server may read what is left of the body, to use the connection again.
