@@ -297,7 +297,7 @@ func TestBadFleet(t *testing.T) {
 // TestStateOfOtherParameters: whatever parameters follow each other, script and Go agree on what is in Redis, and from the
 // last change on no more than the bound is granted.
 func TestStateOfOtherParameters(t *testing.T) {
-	ctx, rdb := t.Context(), redistest.Client(t)
+	ctx, rdb := t.Context(), patient(t)
 	rates := []ratelimiter.Rate{per(7, 3*time.Microsecond), per(1, 20*calls.Longest), per(100, time.Minute), per(2, time.Minute), per(1<<20, time.Second), per(3, time.Hour)}
 	for kind := range changes() {
 		if kind == "calendar quota" {

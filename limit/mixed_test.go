@@ -137,7 +137,7 @@ func drawMixed(random interface{ Int64N(int64) int64 }, kind string, interval in
 // largestOf, in any window, whatever is settled and however the clock is put back; that what rejects and gives back changes nothing for those
 // that come after it; and that script and Go, from what Redis has stored, say the same.
 func TestParametersMeetOnOneState(t *testing.T) {
-	ctx, rdb := t.Context(), redistest.Client(t)
+	ctx, rdb := t.Context(), patient(t)
 	const longest = 600
 	for kind := range every() {
 		t.Run(kind, func(t *testing.T) {
@@ -246,7 +246,7 @@ func text(t *testing.T, rdb redis.Cmdable, l *Shared) string {
 // TestTheLargerBoundHolds is what was found: each pair of limiters, of which one asks after the other, grants in some seconds no more than
 // the larger of their bounds.
 func TestTheLargerBoundHolds(t *testing.T) {
-	rdb, s := redistest.Client(t), time.Second
+	rdb, s := patient(t), time.Second
 	for what, x := range map[string]struct {
 		list []Algorithm
 		in   time.Duration // and 10 s in advance of a queue
@@ -302,7 +302,7 @@ func TestTheLargerBoundHolds(t *testing.T) {
 // TestASettlementKeepsTheNumbers tests that what others were granted by other numbers comes back as before after a settlement, which
 // waits for no more than the limiter takes to fill by either, and that their grants can be settled as before.
 func TestASettlementKeepsTheNumbers(t *testing.T) {
-	rdb, slow, fast := redistest.Client(t), per(10, 10*time.Second), per(100, 100*time.Millisecond)
+	rdb, slow, fast := patient(t), per(10, 10*time.Second), per(100, 100*time.Millisecond)
 	for kind, list := range map[string][]Algorithm{
 		"gcra":            {GCRA{slow, 10}, GCRA{fast, 100}},
 		"token bucket":    {TokenBucket{slow, 10}, TokenBucket{fast, 100}},

@@ -97,7 +97,7 @@ func TestOrdinaryRatesDoNotDrift(t *testing.T) {
 // The share of the previous window is exact also when the product is too large for a double: just below a whole
 // number of permits, just at it and just above.
 func TestCounterIsExact(t *testing.T) {
-	ctx, rdb := t.Context(), redistest.Client(t)
+	ctx, rdb := t.Context(), patient(t)
 	random := proptest.Rand(t)
 	for range redistest.Cases(200, 5000) {
 		interval := longestInterval.Microseconds() - 2*random.Int64N(1_000_000) - 1
@@ -128,7 +128,7 @@ func TestCounterIsExact(t *testing.T) {
 
 // A log whose sum of permits begins again goes on counting as the local form does.
 func TestLogBeginsItsSumAnew(t *testing.T) {
-	ctx, rdb := t.Context(), redistest.Client(t)
+	ctx, rdb := t.Context(), patient(t)
 	for _, step := range []time.Duration{0, time.Microsecond, 100 * time.Microsecond} {
 		a := SlidingLog{per(1_000_000, time.Millisecond)}
 		now := time.UnixMicro(1_790_000_000_000_000)
@@ -155,7 +155,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 // TestARateHasPermitsAndAnIntervalOnly tests that what only a RateLimiter can apply is an error that names the field, and reaches
 // nobody's keys.
 func TestARateHasPermitsAndAnIntervalOnly(t *testing.T) {
-	rdb, r := redistest.Client(t), per(10, time.Second)
+	rdb, r := patient(t), per(10, time.Second)
 	for field, change := range map[string]func(*ratelimiter.Rate){
 		"Rate.Type is PER_CLIENT":   func(r *ratelimiter.Rate) { r.Type = ratelimiter.PerClient },
 		"Rate.KeepAlive is 1m0s":    func(r *ratelimiter.Rate) { r.KeepAlive = time.Minute },
@@ -188,7 +188,7 @@ func TestARateHasPermitsAndAnIntervalOnly(t *testing.T) {
 // TestAClockPutBackBringsNothing tests that a bucket which has granted all that it may at an instant grants nothing more at that
 // instant when the clock is put back, also if permits come in within a microsecond.
 func TestAClockPutBackBringsNothing(t *testing.T) {
-	ctx, rdb, r := t.Context(), redistest.Client(t), per(7, 3*time.Microsecond)
+	ctx, rdb, r := t.Context(), patient(t), per(7, 3*time.Microsecond)
 	for kind, a := range map[string]Algorithm{
 		"gcra": GCRA{r, 6}, "debt bucket": DebtBucket{r, 6, 3}, "leaky queue": LeakyQueue{r, 6}, "slow": GCRA{per(7, time.Minute), 6},
 	} {

@@ -61,6 +61,14 @@ func withoutWitness(rdb *redis.Client) {
 	}
 }
 
+// patient returns a client for a test of arithmetic, about which a machine that is too busy for Redis to reply within seconds tells nothing.
+func patient(t *testing.T) *redis.Client {
+	rdb := redistest.Client(t)
+	withoutWitness(rdb)
+	rdb.Options().ReadTimeout = time.Minute
+	return rdb
+}
+
 // A call that is sent again and is long on its way takes nothing twice, however many grants others get meanwhile and
 // however late it arrives.
 func TestReplayThatIsLongOnItsWay(t *testing.T) {
