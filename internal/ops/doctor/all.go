@@ -12,7 +12,6 @@ import (
 
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
 	"github.com/goredisson/ratelimiter/internal/permit"
-	"github.com/goredisson/ratelimiter/internal/redisson"
 )
 
 // All looks at the limiters that a query describes and at what deleted ones have left, at most at that many of them. What
@@ -22,7 +21,7 @@ import (
 // returns an error.
 func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*Report)) (*Report, error) {
 	r := &Report{Findings: []Finding{}, Skipped: []Skip{}}
-	q.Remains = true
+	q.Remains, q.Broken = true, true
 	idle := groups{}
 	// skip notes what is not found because of err. A server that does not reply is asked no more.
 	skip := func(check string, err error) error {
@@ -55,7 +54,7 @@ func (d *Doctor) All(ctx context.Context, q survey.Query, most int, found func(*
 	seen := 0
 	look := func() error {
 		examined := make([]examined, len(batch))
-		d.parallel(len(batch), func(i int) { examined[i] = d.one(ctx, batch[i].Name, clients[batch[i].Name]) })
+		d.parallel(len(batch), func(i int) { examined[i] = d.one(ctx, batch[i].Name, clients) })
 		for i, x := range examined {
 			l := batch[i]
 			if ctx.Err() != nil {
@@ -139,8 +138,9 @@ type examined struct {
 }
 
 // one looks at a limiter, some of whose clients are known. It finds nothing if the keys are not those of a limiter.
-func (d *Doctor) one(ctx context.Context, name string, clients []string) (x examined) {
-	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target()}
+func (d *Doctor) one(ctx context.Context, name string, known *survey.Clients) (x examined) {
+	clients, unsure := known.Of(name)
+	p := &patient{name: name, divided: d.Survey.Divided(), to: d.target(), hidden: unsure}
 	r := &Report{}
 	skip := d.skipper(ctx, r, name)
 	var beside sync.WaitGroup
@@ -218,7 +218,7 @@ func (p *patient) ours() bool {
 // leaveOut forgets the clients whose keys show nothing of a client of a limiter.
 func (p *patient) leaveOut() {
 	p.clients = slices.DeleteFunc(slices.Clone(p.clients), func(st *survey.State) bool {
-		p.hidden = p.hidden || !st.Shows() && (st.MembersShow() || redisson.IsClient(st.ClientID))
+		p.hidden = p.hidden || st.MayHold()
 		return !st.Shows()
 	})
 }

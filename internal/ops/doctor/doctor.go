@@ -302,11 +302,12 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 // findClients reads the clients of a limiter, which takes a look at all keys. An OVERALL limiter that shows itself to be one has none;
 // what is left of those that it had with another type is for All.
 func (d *Doctor) findClients(ctx context.Context, p *patient, skip func(string, error) error) error {
-	if p.main.Problem == nil && p.main.Rate.Type == permit.Overall && p.main.HashShows() {
+	if p.main.Problem == nil && p.main.Rate.Type == permit.Overall && p.main.HashShows() && !p.sickKeepAlive() {
 		return nil
 	}
 	for id, err := range d.Survey.Clients(ctx, p.name) {
 		if err != nil {
+			p.hidden = true
 			return skip("clients", err)
 		}
 		if len(p.clients) == cmp.Or(d.MaxClients, 100) {

@@ -103,7 +103,7 @@ func (p *patient) holders() (overall, perClient bool) {
 	if typ != "0" && typ != "1" {
 		there = func(st *survey.State) bool { return st.Types[1] != "none" || st.Types[2] != "none" }
 	}
-	return typ == "0" || there(p.main), typ == "1" || p.hidden || slices.ContainsFunc(p.clients, there)
+	return typ == "0" || there(p.main), typ == "1" || p.hidden || p.more || slices.ContainsFunc(p.clients, there)
 }
 
 // asType returns the advice of a type, or of both if it cannot be told which of the two the limiter has: with the wrong one all
@@ -173,6 +173,12 @@ func (p *patient) noKeepAlive() Text {
 	return fix
 }
 
+// sickKeepAlive reports whether the hash has a keep-alive that is no number. For Go it is none, and Redisson fails.
+func (p *patient) sickKeepAlive() bool {
+	keep, ok := p.main.Fields["keepAliveTime"]
+	return ok && !redisson.IsNumber(keep)
+}
+
 // malformed finds a hash that is not that of a limiter: its fields are wrong, or missing.
 func (p *patient) malformed() []Finding {
 	if p.main.Types[0] != "hash" {
@@ -180,11 +186,10 @@ func (p *patient) malformed() []Finding {
 	}
 	fields := p.main.Fields
 	if p.main.Problem == nil {
-		keep, ok := fields["keepAliveTime"]
-		if !ok || redisson.IsNumber(keep) || p.foreign() {
+		if !p.sickKeepAlive() || p.foreign() {
 			return nil
 		}
-		f := p.of(p.main, "malformed", Critical, p.noKeepAlive(), "%s is %s", "keepAliveTime", strconv.Quote(shorten(keep)))
+		f := p.of(p.main, "malformed", Critical, p.noKeepAlive(), "%s is %s", "keepAliveTime", strconv.Quote(shorten(fields["keepAliveTime"])))
 		f.Java = `from 3.38.0 on every acquire fails with "attempt to compare number with nil", and takes its permits`
 		f.Go = "it counts as no keep-alive"
 		return []Finding{f}

@@ -4,6 +4,7 @@ package survey
 
 import (
 	"context"
+	"hash/maphash"
 	"iter"
 	"slices"
 	"strings"
@@ -44,44 +45,72 @@ func (s *Survey) Clients(ctx context.Context, name string) iter.Seq2[string, err
 	}
 }
 
-// ClientIDs returns ids of clients that have permits in Redis, by the names of their limiters: at most each of every
-// limiter, and of most limiters at most. It reads all keys once. Names without a hash of a limiter, whose keys show nothing of
-// one, are left out.
-func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (map[string][]string, error) {
-	nodes, err := s.nodesOf(ctx, q)
-	if len(nodes) == 0 {
-		return nil, err
+// Clients are the ids of clients that have keys in Redis, by the limiters whose they are.
+type Clients struct {
+	ids    map[string][]string
+	seed   maphash.Seed
+	unsure map[uint64]struct{} // hashes of the names that may have other clients
+	lost   bool                // some keys were not looked at
+}
+
+// Of returns those of a limiter. It reports whether there may be others that have grants, though nothing shows that their keys are
+// a limiter's; that is not told of a limiter whose hash has a rate.
+func (c *Clients) Of(name string) (ids []string, unsure bool) {
+	name, _, _ = suffixOf(ValueKey(name)) // with braces or without, it has the same keys
+	_, unsure = c.unsure[maphash.String(c.seed, name)]
+	return c.ids[name], unsure || c.lost
+}
+
+func (c *Clients) add(list []holder, each, most int) {
+	for _, h := range list {
+		switch of := c.ids[h.name]; {
+		case len(of) < each && (len(of) > 0 || len(c.ids) < most):
+			c.ids[h.name] = append(of, h.client)
+		case len(of) == 0:
+			c.doubt([]holder{h})
+		}
 	}
-	ids := map[string][]string{}
+}
+
+func (c *Clients) doubt(list []holder) {
+	for _, h := range list {
+		c.unsure[maphash.String(c.seed, h.name)] = struct{}{}
+	}
+}
+
+// ClientIDs returns clients that have permits in Redis: at most each of every limiter, and of most limiters at most. It reads all keys
+// once. The ids of names without a hash of a limiter, whose keys show nothing of one, are left out. With an error, it returns those
+// that were found.
+func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (*Clients, error) {
+	found := &Clients{ids: map[string][]string{}, seed: maphash.MakeSeed(), unsure: map[uint64]struct{}{}}
+	nodes, err := s.nodesOf(ctx, q)
 	for _, node := range nodes {
 		f := &finder{Survey: s, q: Query{Looked: new(int64), Pause: q.Pause, MaxKeys: q.MaxKeys}}
 		if serr := f.scan(ctx, node, statePattern(q.Match, "[pv]*"), "", func(keys []string) error {
 			var list []holder
 			for _, key := range keys {
 				name, id, ok := suffixOf(key)
-				if ok && id != "" && len(ids[name]) < each && !slices.Contains(ids[name], id) && !slices.Contains(list, holder{name, id}) {
+				if of := found.ids[name]; ok && id != "" && len(of) < each && !slices.Contains(of, id) && !slices.Contains(list, holder{name, id}) {
 					list = append(list, holder{name, id})
 				}
 			}
-			list, err := s.ofLimiters(ctx, node, list)
-			for _, h := range list {
-				if of := ids[h.name]; len(of) < each && (len(of) > 0 || len(ids) < most) {
-					ids[h.name] = append(of, h.client)
-				}
-			}
+			those, unsure, err := s.ofLimiters(ctx, node, list)
+			found.add(those, each, most)
+			found.doubt(unsure)
 			return err
 		}); serr != nil && err == nil {
 			err = &NodeError{node.Addr, serr}
 		}
 	}
-	return ids, err
+	found.lost = err != nil
+	return found, err
 }
 
-// ofLimiters returns those of the clients whose limiter has a rate, or whose permits show that they are a limiter's. Those
-// that Redis does not let us look at are kept: who reads them says why.
-func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) ([]holder, error) {
+// ofLimiters returns those of the clients whose limiter has a rate, or whose permits show that they are a limiter's, and those of the
+// others that may have grants all the same. Those that Redis does not let us look at are kept: who reads them says why.
+func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) (those, unsure []holder, err error) {
 	if len(list) == 0 {
-		return nil, nil
+		return nil, nil, nil
 	}
 	p, hashes := node.Client.Pipeline(), make([][2]*redis.SliceCmd, len(list))
 	for i, h := range list {
@@ -91,9 +120,8 @@ func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) ([]ho
 		}
 	}
 	if err := s.exec(ctx, p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var those, unsure []holder
 	for i, h := range list {
 		rated := false
 		for _, hash := range hashes[i] {
@@ -106,6 +134,6 @@ func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) ([]ho
 			unsure = append(unsure, h)
 		}
 	}
-	evident, err := s.evident(ctx, node.Client, unsure, func(string, error) {})
-	return append(those, evident...), err
+	evident, unsure, err := s.evident(ctx, node.Client, unsure, func(string, error) {})
+	return append(those, evident...), unsure, err
 }

@@ -76,6 +76,12 @@ func (st *State) GrantsShow() bool {
 // MembersShow reports whether the members of the permits show that they are a limiter's, whatever the value is.
 func (st *State) MembersShow() bool { return allKnown(st.Members) }
 
+// MayHold reports whether the keys of a client may hold grants, though they show nothing of a limiter: its members are grants, or its id
+// is one as clients draw it.
+func (st *State) MayHold() bool {
+	return !st.Shows() && (st.MembersShow() || redisson.IsClient(st.ClientID))
+}
+
 // Shows reports whether the keys are a limiter's by what they hold. Of the keys of a client whose limiter has a sound rate, one of the
 // two is enough: the other may be gone, or be what is wrong. A number alone may be anybody's, unless the client has an id as clients
 // draw it or all permits of the rate are left.
@@ -137,9 +143,9 @@ func (s *Survey) Writable(ctx context.Context, st *State, both bool) error {
 // A holder is a limiter, or one of its clients, whose value and permits are looked at.
 type holder struct{ name, client string }
 
-// evident returns those of the holders whose value and permits show that they are a limiter's, by the oldest members.
-// Those that Redis does not let it read are told to reject.
-func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []holder, reject func(string, error)) (those []holder, err error) {
+// evident returns those of the holders whose value and permits show that they are a limiter's, by the oldest members, and those of
+// the others that may have grants: see [State.MayHold]. Those that Redis does not let it read are told to reject.
+func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []holder, reject func(string, error)) (those, unsure []holder, err error) {
 	type cmds struct {
 		value   *redis.StringCmd
 		members *redis.ZSliceCmd
@@ -150,19 +156,23 @@ func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []
 		all[i] = cmds{p.Get(ctx, k[1]), p.ZRangeWithScores(ctx, k[2], 0, oldest-1)}
 	}
 	if err := s.exec(ctx, p); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i, h := range list {
-		c := all[i]
+		c, rejected := all[i], false
 		for _, err := range []error{c.members.Err(), c.value.Err()} {
 			if err != nil && !errors.Is(err, redis.Nil) && !strings.HasPrefix(err.Error(), "WRONGTYPE") {
 				reject(h.name, err)
+				rejected = true
 				break
 			}
 		}
-		if _, ok := whole(c.value.Val()); ok && c.value.Err() == nil && allKnown(membersOf(c.members.Val())) {
+		known := allKnown(membersOf(c.members.Val()))
+		if _, ok := whole(c.value.Val()); ok && c.value.Err() == nil && known {
 			those = append(those, h)
+		} else if known || rejected || redisson.IsClient(h.client) {
+			unsure = append(unsure, h)
 		}
 	}
-	return those, nil
+	return those, unsure, nil
 }

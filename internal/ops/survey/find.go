@@ -32,6 +32,7 @@ const (
 type Query struct {
 	Match   string        // a pattern of SCAN that their names match; empty for all
 	Remains bool          // also permits whose hash is gone or not that of a limiter, after all limiters
+	Broken  bool          // also hashes that show a limiter and lack its rate, its interval or its type, as Remains
 	MaxKeys int64         // how many keys to look at before giving up with ErrBudget; 0 for all
 	Pause   time.Duration // between two steps of 200 keys
 	Nodes   []Node        // the nodes to look at; nil for all
@@ -159,7 +160,7 @@ func (f *finder) remains(ctx context.Context, node Node) error {
 			list = append(list, holder{name, client})
 		}
 		for part := range slices.Chunk(list, batch) {
-			those, err := f.evident(ctx, node.Client, part, f.rejected.add)
+			those, _, err := f.evident(ctx, node.Client, part, f.rejected.add)
 			if err != nil || f.done {
 				return err
 			}
@@ -303,7 +304,7 @@ func (f *finder) has(name string) bool {
 
 // emit yields those of the hashes of those names that are limiters.
 func (f *finder) emit(ctx context.Context, node Node, names []string) error {
-	list, err := f.read(ctx, node, names)
+	list, err := f.read(ctx, node, names, f.q.Broken)
 	if err != nil {
 		return err
 	}

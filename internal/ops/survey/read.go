@@ -25,9 +25,9 @@ func fieldsOf(values []any) map[string]string {
 	return of
 }
 
-// read reads the limiters with these names. It leaves out what shows nothing of a limiter. Those that Redis does not let it
-// read have unread set; they need not be limiters.
-func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*Limiter, err error) {
+// read reads the limiters with these names. It leaves out what shows nothing of a limiter and, unless broken is set, what lacks a
+// rate, an interval or a type. Those that Redis does not let it read have unread set; they need not be limiters.
+func (s *Survey) read(ctx context.Context, node Node, names []string, broken bool) (list []*Limiter, err error) {
 	p := node.Client.Pipeline()
 	now, hashes, sizes := p.Time(ctx), make([]*redis.SliceCmd, len(names)), make([]*redis.IntCmd, len(names))
 	for i, name := range names {
@@ -54,7 +54,11 @@ func (s *Survey) read(ctx context.Context, node Node, names []string) (list []*L
 		}
 		l.Fields = fieldsOf(values)
 		l.Unsure = !hashShows(l.Fields, hasOthers(name, sizes[i].Val(), l.Fields))
-		if l.parse(); !errors.Is(l.Problem, permit.ErrNotInitialized) {
+		switch l.parse(); {
+		case !errors.Is(l.Problem, permit.ErrNotInitialized):
+			list = append(list, l)
+		case broken && !l.Unsure && l.Kind == Live:
+			l.Kind = Remains
 			list = append(list, l)
 		}
 	}
@@ -77,7 +81,7 @@ func (s *Survey) evidentOf(ctx context.Context, node Node, list []*Limiter) ([]*
 		return list, nil
 	}
 	unread := map[string]error{}
-	those, err := s.evident(ctx, node.Client, unsure, func(name string, err error) { unread[name] = err })
+	those, _, err := s.evident(ctx, node.Client, unsure, func(name string, err error) { unread[name] = err })
 	return slices.DeleteFunc(list, func(l *Limiter) bool {
 		if !l.Unsure {
 			return false
@@ -168,7 +172,7 @@ func (s *Survey) Again(ctx context.Context, list []Place) ([]*Limiter, error) {
 	var again []*Limiter
 	for _, node := range nodes {
 		for part := range slices.Chunk(names[node.Addr], batch) {
-			found, err := s.read(ctx, node, part)
+			found, err := s.read(ctx, node, part, false)
 			for _, l := range found {
 				switch {
 				case l.unread == nil:
