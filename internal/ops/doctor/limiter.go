@@ -75,9 +75,6 @@ func (p *patient) wrongType() (list []Finding) {
 			when, wait := say("the other program does not use %q any more", key), time.Duration(0)
 			var before Text
 			switch i {
-			case 0:
-				then, _ = p.setRate(nil)
-				when = say("%s, and N and D stand for the limiter's rate", when)
 			case 1:
 				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
 			case 2:
@@ -89,6 +86,11 @@ func (p *patient) wrongType() (list []Finding) {
 				}
 			}
 			fix := say("give one of the two another name; if %s: %s%s; then %s", when, before, move, then).after(wait).only(when)
+			if i == 0 {
+				when = say("%s, and N and D stand for the limiter's rate", when)
+				set, _ := p.setRate(nil, move)
+				fix = say("give one of the two another name; if %s: %s", when, set.only(when))
+			}
 			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
 		}
 	}
@@ -120,9 +122,9 @@ func (p *patient) asType(advice func(typ permit.Type) Text) Text {
 	return advice(permit.Overall)
 }
 
-// setRate returns the command that makes a limiter of what is there, with the permits in use kept. It has what the fields
-// say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
-func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
+// setRate returns the command that makes a limiter of what is there, with the permits in use kept, after those before it. It has what
+// the fields say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
+func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, unknown bool) {
 	permits, interval := "--permits N", "--interval D"
 	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
 		permits = fmt.Sprintf("--permits %.0f", n)
@@ -142,7 +144,11 @@ func (p *patient) setRate(fields map[string]string) (fix Text, unknown bool) {
 		if typ == permit.PerClient && !p.main.GrantsShow() && len(p.clients) > 0 {
 			flags = append(flags, Flag("--client", p.clients[0].ClientID))
 		}
-		return run(p.rrl("set-rate", append(flags, "--write")...))
+		commands := slices.Clone(before)
+		if was := fields["type"]; was != "" && was != strconv.Itoa(int(typ)) { // from one type to another set-rate forgets the permits in use
+			commands = append(commands, p.cli("hset", p.name, "type", strconv.Itoa(int(typ))))
+		}
+		return run(append(commands, p.rrl("set-rate", append(flags, "--write")...))...)
 	})
 	if givesTTL(keep, p.main) {
 		fix = fix.onlyIf(renewed)

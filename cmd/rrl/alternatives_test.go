@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/goredisson/ratelimiter"
+	"github.com/goredisson/ratelimiter/internal/redisson"
+	"github.com/stretchr/testify/require"
+)
+
+// TestAlternativesAreWhole has limiters of which permits of one type are in use, with a hash that is broken or has the other type. Of
+// the alternatives the one whose condition holds is done, and nothing else: the limiter is as it was, with the permits in use.
+func TestAlternativesAreWhole(t *testing.T) {
+	const java = "5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"
+	other := func(b *sickbed) int { return map[bool]int{true: 1, false: 0}[b.client == ""] }
+	both := func(b *sickbed) {
+		typ := ratelimiter.RateType(other(b))
+		k := redisson.NewKeys(b.name, java)
+		b.do("set", k.Value[typ], 9)
+		b.do("zadd", k.Permits[typ], b.rdb.Time(b.Context()).Val().UnixMilli(), redisson.Member(false, redisson.RandomID(), 1))
+	}
+	for what, harm := range map[string]func(b *sickbed){
+		"no interval, another type": func(b *sickbed) {
+			b.do("hset", b.name, "type", other(b))
+			b.do("hdel", b.name, "interval")
+		},
+		"rate x, another type": func(b *sickbed) { b.do("hset", b.name, "type", other(b), "rate", "x") },
+		"no interval, keys of both types": func(b *sickbed) {
+			both(b)
+			b.do("hdel", b.name, "interval")
+		},
+		"no type, keys of both types": func(b *sickbed) {
+			both(b)
+			b.do("hdel", b.name, "type")
+		},
+		"type 7, keys of both types": func(b *sickbed) {
+			both(b)
+			b.do("hset", b.name, "type", 7)
+		},
+		"a list, keys of both types": func(b *sickbed) {
+			both(b)
+			b.do("del", b.name)
+			b.do("rpush", b.name, "x")
+		},
+		"a list": func(b *sickbed) {
+			b.do("del", b.name)
+			b.do("rpush", b.name, "x")
+		},
+		"no hash, keys of both types": func(b *sickbed) {
+			both(b)
+			b.do("del", b.name)
+		},
+	} {
+		for _, client := range []string{"", java} {
+			for _, all := range []bool{false, true} {
+				t.Run(strings.Join([]string{what, client, map[bool]string{true: "all"}[all]}, " "), func(t *testing.T) {
+					b := newSickbed(t, client)
+					b.all = all
+					harm(b)
+					holds, choice := "each client has its own permits", -1
+					if client == "" {
+						holds = "all clients share the permits"
+					}
+					list := b.findings()
+					require.NotEmpty(t, list)
+					f := list[0]
+					require.Empty(t, f.Commands)
+					for i, a := range f.Alternatives {
+						if strings.Contains(a.If, holds) {
+							require.Negative(t, choice, "two with one condition: %+v", f)
+							choice = i
+						}
+						if !strings.Contains(f.Fix, "each client has") && strings.Contains(strings.Join(a.Commands, " "), "set-rate") {
+							choice = i // there is one type only
+						}
+					}
+					require.GreaterOrEqual(t, choice, 0, "%+v", f)
+					b.follow(f, choice)
+					b.requireHealed("Go", false)
+				})
+			}
+		}
+	}
+}
