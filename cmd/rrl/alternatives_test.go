@@ -3,6 +3,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -81,6 +82,38 @@ func TestAlternativesAreWhole(t *testing.T) {
 					b.follow(f, choice)
 					b.requireHealed("Go", false)
 				})
+			}
+		}
+	}
+}
+
+// TestAdviceOfABrokenHash has limiters whose hash hides that their permits do not add up. The advice for the hash is all that is to be
+// done: afterwards no more are granted than the rate, and nothing is found.
+func TestAdviceOfABrokenHash(t *testing.T) {
+	const java = "5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"
+	for what, pairs := range map[string][]any{"type 7": {"type", 7}, "keep-alive 1.5": {"keepAliveTime", "1.5"}} {
+		for _, value := range []any{7, 1, "many", nil} {
+			for _, client := range []string{"", java} {
+				for _, who := range []string{"Go", "Java"} {
+					for _, all := range []bool{false, true} {
+						t.Run(fmt.Sprintf("%s, value %v, %s %s all=%v", what, value, client, who, all), func(t *testing.T) {
+							b := newSickbed(t, client)
+							b.all = all
+							if b.do(append([]any{"hset", b.name}, pairs...)...); value == nil {
+								b.do("del", b.key(1))
+							} else {
+								b.do("set", b.key(1), value, "keepttl")
+							}
+							list := b.findings()
+							require.NotEmpty(t, list)
+							require.Equal(t, "malformed", list[0].Check)
+							require.NotEmpty(t, list[0].Commands)
+							b.follow(list[0], 0)
+							require.Empty(t, b.findings())
+							b.requireHealed(who, false)
+						})
+					}
+				}
 			}
 		}
 	}

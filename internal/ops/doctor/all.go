@@ -218,7 +218,9 @@ func (p *patient) ours() bool {
 // leaveOut forgets the clients whose keys show nothing of a client of a limiter.
 func (p *patient) leaveOut() {
 	p.clients = slices.DeleteFunc(slices.Clone(p.clients), func(st *survey.State) bool {
-		p.hidden = p.hidden || st.MayHold()
+		if p.hidden = p.hidden || st.MayHold(); !st.Shows() && st.MembersShow() {
+			p.grants = append(p.grants, st)
+		}
 		return !st.Shows()
 	})
 }

@@ -236,6 +236,7 @@ type patient struct {
 	later   *survey.State   // main, read once more after the sample; nil without
 	clients []*survey.State // of each client that has keys
 	more    bool            // there are more clients than were read
+	grants  []*survey.State // of the clients that were left out, those whose members are grants
 	hidden  bool            // a client was left out that may have grants, though nothing shows that they are a limiter's
 	twin    string          // the other limiter that has the same keys, or empty
 	twinErr error           // why that is not known

@@ -5,6 +5,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,12 +168,41 @@ func (p *patient) settingRate(fields map[string]string) Text {
 
 // settingType returns what gives the hash a type that is one.
 func (p *patient) settingType() Text {
-	return p.asType(func(typ permit.Type) Text { return run(p.cli("hset", p.name, "type", strconv.Itoa(int(typ)))) })
+	return p.asType(func(typ permit.Type) Text { return p.setting("type", strconv.Itoa(int(typ))) })
+}
+
+// setting returns what gives the only field of the hash that is wrong its value, and then heals the permits that do not add up, which
+// nobody can tell before: they are as in the finding of their own that they would be.
+func (p *patient) setting(field, value string) Text {
+	fields := maps.Clone(p.main.Fields)
+	fields[field] = value
+	rate, problem := redisson.ParseRate(fields)
+	mended := *p
+	mended.clients = nil
+	mend := func(st *survey.State) *survey.State {
+		of := *st
+		of.Fields, of.Rate, of.Problem = fields, rate, problem
+		return &of
+	}
+	mended.main = mend(p.main)
+	if problem == nil && rate.Type == permit.PerClient {
+		for _, st := range append(slices.Clone(p.clients), p.grants...) {
+			mended.clients = append(mended.clients, mend(st))
+		}
+	}
+	commands := []Cmd{p.cli("hset", p.name, field, value)}
+	for _, f := range mended.balance() {
+		commands = append(commands, f.Commands...)
+	}
+	return run(commands[:min(1+manyKeys, len(commands))]...)
 }
 
 // noKeepAlive returns the end of a keep-alive that is none.
 func (p *patient) noKeepAlive() Text {
-	fix := run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	fix := p.setting("keepAliveTime", "0")
+	if p.main.Problem == nil { // it hides nothing
+		fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	}
 	if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
 		return fix.onlyIf(say("type %s is meant", p.main.Fields["type"]))
 	}

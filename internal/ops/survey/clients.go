@@ -53,8 +53,8 @@ type Clients struct {
 	lost   bool                // some keys were not looked at
 }
 
-// Of returns those of a limiter. It reports whether there may be others that have grants, though nothing shows that their keys are
-// a limiter's; that is not told of a limiter whose hash has a rate.
+// Of returns those of a limiter. It reports whether others may have grants, though nothing shows that their keys are a limiter's; that
+// is not told of a limiter whose hash has a rate.
 func (c *Clients) Of(name string) (ids []string, unsure bool) {
 	name, _, _ = suffixOf(ValueKey(name)) // with braces or without, it has the same keys
 	_, unsure = c.unsure[maphash.String(c.seed, name)]
@@ -94,9 +94,11 @@ func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (*Clien
 					list = append(list, holder{name, id})
 				}
 			}
-			those, unsure, err := s.ofLimiters(ctx, node, list)
+			those, shown, err := s.ofLimiters(ctx, node, list)
 			found.add(those, each, most)
-			found.doubt(unsure)
+			found.add(shown.those, each, most)
+			found.add(shown.grants, each, most)
+			found.doubt(shown.unsure)
 			return err
 		}); serr != nil && err == nil {
 			err = &NodeError{node.Addr, serr}
@@ -106,12 +108,13 @@ func (s *Survey) ClientIDs(ctx context.Context, q Query, each, most int) (*Clien
 	return found, err
 }
 
-// ofLimiters returns those of the clients whose limiter has a rate, or whose permits show that they are a limiter's, and those of the
-// others that may have grants all the same. Those that Redis does not let us look at are kept: who reads them says why.
-func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) (those, unsure []holder, err error) {
+// ofLimiters returns those of the clients whose limiter has a rate, and what the others show. Those that Redis does not let us look at
+// are kept: who reads them says why.
+func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) (those []holder, others evidence, err error) {
 	if len(list) == 0 {
-		return nil, nil, nil
+		return nil, evidence{}, nil
 	}
+	var unsure []holder
 	p, hashes := node.Client.Pipeline(), make([][2]*redis.SliceCmd, len(list))
 	for i, h := range list {
 		hashes[i][0] = p.HMGet(ctx, h.name, fields...)
@@ -120,7 +123,7 @@ func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) (thos
 		}
 	}
 	if err := s.exec(ctx, p); err != nil {
-		return nil, nil, err
+		return nil, evidence{}, err
 	}
 	for i, h := range list {
 		rated := false
@@ -134,6 +137,6 @@ func (s *Survey) ofLimiters(ctx context.Context, node Node, list []holder) (thos
 			unsure = append(unsure, h)
 		}
 	}
-	evident, unsure, err := s.evident(ctx, node.Client, unsure, func(string, error) {})
-	return append(those, evident...), unsure, err
+	others, err = s.evident(ctx, node.Client, unsure, func(string, error) {})
+	return those, others, err
 }

@@ -143,9 +143,15 @@ func (s *Survey) Writable(ctx context.Context, st *State, both bool) error {
 // A holder is a limiter, or one of its clients, whose value and permits are looked at.
 type holder struct{ name, client string }
 
-// evident returns those of the holders whose value and permits show that they are a limiter's, by the oldest members, and those of
-// the others that may have grants: see [State.MayHold]. Those that Redis does not let it read are told to reject.
-func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []holder, reject func(string, error)) (those, unsure []holder, err error) {
+// An evidence is what holders show.
+type evidence struct {
+	those  []holder // value and permits show that they are a limiter's, by the oldest members
+	grants []holder // the members do, and the value does not
+	unsure []holder // nothing does, and they may have grants all the same: see [State.MayHold]
+}
+
+// evident looks at the value and the permits of holders. Those that Redis does not let it read are unsure, and told to reject.
+func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []holder, reject func(string, error)) (found evidence, err error) {
 	type cmds struct {
 		value   *redis.StringCmd
 		members *redis.ZSliceCmd
@@ -156,7 +162,7 @@ func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []
 		all[i] = cmds{p.Get(ctx, k[1]), p.ZRangeWithScores(ctx, k[2], 0, oldest-1)}
 	}
 	if err := s.exec(ctx, p); err != nil {
-		return nil, nil, err
+		return evidence{}, err
 	}
 	for i, h := range list {
 		c, rejected := all[i], false
@@ -167,12 +173,15 @@ func (s *Survey) evident(ctx context.Context, rdb redis.UniversalClient, list []
 				break
 			}
 		}
-		known := allKnown(membersOf(c.members.Val()))
-		if _, ok := whole(c.value.Val()); ok && c.value.Err() == nil && known {
-			those = append(those, h)
-		} else if known || rejected || redisson.IsClient(h.client) {
-			unsure = append(unsure, h)
+		_, ok := whole(c.value.Val())
+		switch known := allKnown(membersOf(c.members.Val())); {
+		case known && ok && c.value.Err() == nil:
+			found.those = append(found.those, h)
+		case known:
+			found.grants = append(found.grants, h)
+		case rejected || redisson.IsClient(h.client):
+			found.unsure = append(found.unsure, h)
 		}
 	}
-	return those, unsure, nil
+	return found, nil
 }

@@ -160,12 +160,12 @@ func (f *finder) remains(ctx context.Context, node Node) error {
 			list = append(list, holder{name, client})
 		}
 		for part := range slices.Chunk(list, batch) {
-			those, _, err := f.evident(ctx, node.Client, part, f.rejected.add)
+			found, err := f.evident(ctx, node.Client, part, f.rejected.add)
 			if err != nil || f.done {
 				return err
 			}
 			var names []string
-			for _, h := range those {
+			for _, h := range found.those {
 				if f.first(h.name) {
 					names = append(names, h.name)
 				}

@@ -81,13 +81,13 @@ func (s *Survey) evidentOf(ctx context.Context, node Node, list []*Limiter) ([]*
 		return list, nil
 	}
 	unread := map[string]error{}
-	those, _, err := s.evident(ctx, node.Client, unsure, func(name string, err error) { unread[name] = err })
+	found, err := s.evident(ctx, node.Client, unsure, func(name string, err error) { unread[name] = err })
 	return slices.DeleteFunc(list, func(l *Limiter) bool {
 		if !l.Unsure {
 			return false
 		}
 		l.unread = unread[l.Name]
-		return l.unread == nil && !slices.Contains(those, holder{l.Name, ""})
+		return l.unread == nil && !slices.Contains(found.those, holder{l.Name, ""})
 	}), err
 }
 
