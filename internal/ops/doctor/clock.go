@@ -58,7 +58,7 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	var wait time.Duration // until the last of them can be taken out
 	var now bool           // whether something can be done before
 	for _, m := range st.Members {
-		if mark := m.Mark(); mark == 'c' || mark == 'l' || mark == 'w' {
+		if mark := m.Mark(); mark == 'c' || mark == 'l' || mark == 'w' || !m.Known() {
 			continue
 		}
 		d := m.Time().Sub(st.Time)
@@ -93,7 +93,7 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	}
 	_, layouts := layoutCount(st)
 	switch {
-	case p.main.Problem != nil || st.WrongType() != nil: // heal would end with an error; that is a finding of its own
+	case p.main.Problem != nil || st.WrongType() != nil || strange(st): // heal would end with an error, or touch what is not ours; that is a finding of its own
 		fix = say("set the clocks by NTP; the grant is by %s", by)
 	case layouts[wire.LayoutLc0I] > 0: // every mark has a layout that these versions cannot read
 		when := word("no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks")

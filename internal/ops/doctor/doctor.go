@@ -350,7 +350,11 @@ func (d *Doctor) drift(p *patient) []Finding {
 	if found == "" {
 		return nil
 	}
-	return []Finding{p.of(p.main, "drift", Warning, run(set).onlyIf(ConditionOf(want, p.main)), "%s", found)}
+	var fix Text
+	if !p.shared() {
+		fix = run(set).onlyIf(ConditionOf(want, p.main))
+	}
+	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
 }
 
 // twinOf returns the name that has the same keys of state: {a}:value is the key of "a", and of "{a}", too.

@@ -58,6 +58,10 @@ func (p *patient) foreign() bool {
 	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
 }
 
+// shared reports whether set-rate, or heal, would end with an error because of a key that holds something else, or reclaim members that
+// are another program's. Both are findings of their own.
+func (p *patient) shared() bool { return p.foreign() || slices.ContainsFunc(p.states(), strange) }
+
 // wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
 // its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
 // grants are gone, so does Go.
@@ -91,6 +95,9 @@ func (p *patient) wrongType() (list []Finding) {
 				when = say("%s, and N and D stand for the limiter's rate", when)
 				set, _ := p.setRate(nil, move)
 				fix = say("give one of the two another name; if %s: %s", when, set.only(when))
+			}
+			if i < 2 && strange(st) { // what would follow reclaims members of that other program
+				fix = word("give one of the two another name")
 			}
 			list = append(list, p.of(st, "wrong-type", Critical, fix, "%q is a %s, not a %s", key, typ, want))
 		}
@@ -157,8 +164,11 @@ func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, un
 	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
 }
 
-// settingRate returns what setRate does as all that is to be done.
+// settingRate returns what setRate does as all that is to be done, unless that would reclaim members of another program.
 func (p *patient) settingRate(fields map[string]string) Text {
+	if strange(p.main) {
+		return p.who(p.main)
+	}
 	fix, unknown := p.setRate(fields)
 	if unknown {
 		return fix.onlyIf(word("N and D stand for the limiter's rate"))
@@ -336,6 +346,11 @@ func family(y wire.Layout) string {
 	return ""
 }
 
+// who returns what is to be done about members that no limiter writes.
+func (p *patient) who(st *survey.State) Text {
+	return say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
+}
+
 // layouts finds members that some version of Redisson that writes here cannot read.
 func (p *patient) layouts() (list []Finding) {
 	for _, st := range p.states() {
@@ -364,7 +379,7 @@ func (p *patient) layouts() (list []Finding) {
 		case p.main.Problem != nil: // heal would end with an error; that is a finding of its own
 			fix = word("bring all Java services to one group of versions, and Go to its format")
 		case slices.Contains(layouts, wire.LayoutUnknown):
-			fix = say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
+			fix = p.who(st)
 		}
 		list = append(list, p.of(st, "layouts", Critical, fix, "%s", Listed(", ", parts)))
 	}
@@ -491,7 +506,7 @@ func (p *patient) keeping(st *survey.State) Text {
 	commands = append(commands, p.cli("persist", p.name))
 	for _, st := range p.states() {
 		for i, key := range st.Keys[1:] {
-			if st.Types[i+1] == survey.KeyTypes[i+1] {
+			if !strange(st) && st.Types[i+1] == survey.KeyTypes[i+1] {
 				commands = append(commands, p.cli("persist", key))
 			}
 		}
@@ -536,12 +551,12 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	if p.shortKeepAlive() && !p.foreign() {
+	if p.shortKeepAlive() && !p.shared() {
 		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", p.main.Rate.KeepAlive, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {
 		left, hash := busy(st), p.main.TTLs[0]
-		if st.WrongType() != nil {
+		if st.WrongType() != nil || strange(st) {
 			continue // one of the keys is another program's
 		}
 		switch {
@@ -627,7 +642,7 @@ func (p *patient) deadClients() []Finding {
 	var dead []*survey.State
 	for _, st := range p.clients {
 		idle := max(deadAfter, 2*st.Rate.Interval)
-		if st.WrongType() != nil {
+		if st.WrongType() != nil || strange(st) {
 			continue // it is another program's
 		}
 		if st.HasValue && st.TTLs[1] != -1 || st.Count > 0 && st.TTLs[2] != -1 || st.Count == 0 {

@@ -129,6 +129,52 @@ func TestNeighboursOfALimiter(t *testing.T) {
 	}
 }
 
+// TestNeighboursBesideAValue has a set of another program under the name of a client's that has a value, and one under that of a
+// limiter's. It is said that nobody knows its members, and no command touches the keys.
+func TestNeighboursBesideAValue(t *testing.T) {
+	old := func(client string) act {
+		return func(w *ward) { w.do(redisDo("zadd", w.key("permits")+client, 1, "alice", 2, "bob")) }
+	}
+	jobs := func(client string) act { // which are due in an hour
+		return func(w *ward) {
+			w.do(redisDo("zadd", w.key("permits")+client, w.now.Add(time.Hour).UnixMilli(), "job:1", w.now.Add(2*time.Hour).UnixMilli(), "job:2"))
+		}
+	}
+	const id = ":" + redisson1
+	for name, acts := range map[string][]act{
+		"a client that seems dead":          {rate(1), valueOf(id, 3), old(id)},
+		"a client that seems ahead":         {rate(1), valueOf(id, 3), jobs(id)},
+		"a limiter that seems ahead":        {rate(0), value(3), jobs("")},
+		"a client whose set expires":        {rate(1), valueOf(id, 3), jobs(id), expire("permits"+id, time.Minute)},
+		"a limiter whose set expires":       {rate(0), value(3), jobs(""), expire("permits", time.Minute)},
+		"a limiter whose hash expires":      {rate(0), value(3), jobs(""), expire("", time.Minute)},
+		"a limiter with a short keep-alive": {rate(0), value(3), jobs(""), hash("keepAliveTime", 1000)},
+		"a limiter without a type":          {rate(0), value(3), jobs(""), unset("type")},
+		"a limiter without an interval":     {rate(0), value(3), old(""), unset("interval")},
+		"a gap that is too long":            {rate(0), value(3), old(""), hash("minGap", 12_000)},
+		"a value that is a list":            {rate(0), old(""), func(w *ward) { w.do(redisDo("rpush", w.key("value"), "x")) }},
+		"a name that is a list":             {value(3), old(""), func(w *ward) { w.do(redisDo("rpush", w.name, "x")) }, valueOf(id, 9), grantOf(id, 1, 0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWard(t)
+			w.do(acts...)
+			list := w.findings("ttl", "layouts", "dead-clients", "clock")
+			require.NotEmpty(t, list)
+			d := &Doctor{Survey: survey.New(w.rdb), Drift: func(*survey.State) (string, permit.Rate, Cmd) { return "another rate", permit.Rate{}, "rrl set-rate x" }}
+			list = append(list, redistest.Must(d.Limiter(w.ctx, w.name))(t).Findings...)
+			for _, f := range list {
+				for _, c := range f.Commands {
+					require.NotContains(t, string(c), w.key("permits"), f.Check)
+					require.NotRegexp(t, "rrl heal|set-rate", string(c), f.Check)
+				}
+				for _, s := range f.Alternatives {
+					require.NotRegexp(t, "unlink|persist '{|rrl heal|set-rate", fmt.Sprint(s.Commands), f.Check)
+				}
+			}
+		})
+	}
+}
+
 // TestManyNeighbours has more keys of others than limiters are looked at. The limiter among them is found.
 func TestManyNeighbours(t *testing.T) {
 	redistest.NeedReal(t)
