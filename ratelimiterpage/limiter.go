@@ -155,7 +155,15 @@ func (v *pageView) steps(f doctor.Finding) (list []stepView) {
 	if len(f.Commands) > 0 {
 		list = append(list, stepView{"", f.Commands})
 	}
-	for _, s := range append(slices.Clone(f.Then), f.Alternatives...) {
+	steps := slices.Clone(f.Then)
+	for _, a := range f.Alternatives {
+		steps = append(steps, a)
+		for _, s := range a.Then {
+			s.If, s.IfText = a.If, a.IfText
+			steps = append(steps, s)
+		}
+	}
+	for _, s := range steps {
 		when, after := survey.Visible(survey.ShortNames(v.Say(s.IfText))), survey.Exact(time.Duration(s.AfterMS)*time.Millisecond)
 		switch {
 		case s.If == "":

@@ -116,11 +116,14 @@ func words(t *testing.T, command string) (list []string) {
 type advised struct {
 	Check, Severity, Client, Found, Fix string
 	Commands                            []string
-	Then, Alternatives                  []struct {
-		If       string
-		AfterMS  int64 `json:"after_ms"`
-		Commands []string
-	}
+	Then, Alternatives                  []advisedStep
+}
+
+type advisedStep struct {
+	If       string
+	AfterMS  int64 `json:"after_ms"`
+	Commands []string
+	Then     []advisedStep
 }
 
 // follow does what a finding says, and chooses that alternative where there are some.
@@ -130,7 +133,7 @@ func (b *sickbed) follow(f advised, choice int) {
 	b.script(f.Commands, true)
 	steps := f.Then
 	if choice < len(f.Alternatives) {
-		steps = append(steps, f.Alternatives[choice])
+		steps = append(append(steps, f.Alternatives[choice]), f.Alternatives[choice].Then...)
 	}
 	for _, s := range steps {
 		require.Less(b, s.AfterMS, int64(1000))
@@ -180,6 +183,11 @@ func (b *sickbed) findings() (list []advised) {
 	}](b.T, out)[0]
 	require.False(b, slices.ContainsFunc(r.Skipped, func(s doctor.Skip) bool { return !s.Minor || !b.all }), "%v", r.Skipped) // minor: the embedded server has no CONFIG
 	for _, f := range r.Findings {
+		conditions := map[string]bool{}
+		for _, a := range f.Alternatives {
+			require.False(b, conditions[a.If], "two alternatives with one condition: %+v", f)
+			conditions[a.If] = true
+		}
 		if f.Severity != "info" || slices.Contains([]string{"ttl", "cool-down", "remains"}, f.Check) {
 			list = append(list, f)
 		}

@@ -553,3 +553,19 @@ func TestEitherType(t *testing.T) {
 		})
 	}
 }
+
+// TestAnAlternativeInSteps has an advice with a condition of which a part has to wait: it is one alternative, not one of two.
+func TestAnAlternativeInSteps(t *testing.T) {
+	w := newWard(t)
+	w.do(rate(0), unset("keepAliveTime"), member("", java(1)[wire.LayoutLc0I], -time.Minute), value(9))
+	list := w.findings("clock")
+	require.Len(t, list, 1)
+	require.Empty(t, list[0].Commands)
+	require.Empty(t, list[0].Then)
+	require.Len(t, list[0].Alternatives, 1)
+	a := list[0].Alternatives[0]
+	require.Contains(t, a.If, "no Redisson 3.16.4 to 3.16.8 uses the limiter")
+	require.Len(t, a.Commands, 1)
+	require.Zero(t, a.AfterMS)
+	require.Equal(t, []Step{{AfterMS: 60_001, Commands: a.Commands}}, a.Then)
+}

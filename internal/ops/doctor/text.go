@@ -122,12 +122,19 @@ type Step struct {
 	If       string `json:"if,omitempty"`       // what has to hold, which only somebody who knows the services can say
 	AfterMS  int64  `json:"after_ms,omitempty"` // how long to wait before the first of them
 	Commands []Cmd  `json:"commands"`           // to be run in their order
+	Then     []Step `json:"then,omitempty"`     // what belongs to it and follows, each when its time has passed since the commands before it
 
 	IfText Text `json:"-"` // If, for other languages
 }
 
+// unfit reports whether a command of s cannot be pasted.
+func (s Step) unfit() bool {
+	return slices.Contains(s.Commands, NoCommand) || slices.ContainsFunc(s.Then, Step.unfit)
+}
+
 // plan returns the commands of a text that can be pasted: those to be run at once, those that follow when a time has
-// passed, and those for which something has to hold. None is left where one cannot be pasted that is run before it.
+// passed, and those for which something has to hold, of which a part may have to wait. None is left where one cannot be pasted that is
+// run before it.
 func (t Text) plan() (now []Cmd, then, alternatives []Step) {
 	var last planned
 	var list *[]Step
@@ -143,7 +150,9 @@ func (t Text) plan() (now []Cmd, then, alternatives []Step) {
 				list = &alternatives
 			}
 			s := Step{AfterMS: (r.after + time.Millisecond - 1).Milliseconds()}
-			if r.when != nil {
+			if r.when != nil && r.when == last.when {
+				list = &(*list)[len(*list)-1].Then
+			} else if r.when != nil {
 				s.If, s.IfText = r.when.String(), *r.when
 			}
 			*list = append(*list, s)
@@ -153,7 +162,7 @@ func (t Text) plan() (now []Cmd, then, alternatives []Step) {
 		last = r
 	}
 	// An alternative is done as a whole or not at all.
-	alternatives = slices.DeleteFunc(alternatives, func(s Step) bool { return slices.Contains(s.Commands, NoCommand) })
+	alternatives = slices.DeleteFunc(alternatives, Step.unfit)
 	return now, then, alternatives
 }
 
