@@ -107,3 +107,49 @@ func TestSurveyKeepsWhatIsInUse(t *testing.T) {
 		})
 	}
 }
+
+// TestExamineNamesNoType has a state alone of a limiter whose type is none, or missing. Those whose permits were not read may have some
+// in use, so no command names a type.
+func TestExamineNamesNoType(t *testing.T) {
+	const id = ":" + redisson1
+	for name, list := range map[string][]act{
+		"type 7":  {rate(7)},
+		"no type": {rate(0), unset("type")},
+	} {
+		for _, client := range []string{"", redisson1} {
+			t.Run(name+" "+client, func(t *testing.T) {
+				w := newWard(t)
+				w.do(list...)
+				w.do(value(9), grant(1, 0), valueOf(id, 9), grantOf(id, 1, 0))
+				found := Examine(Target{}, redistest.Must(survey.New(w.rdb).Read(w.ctx, w.name, client))(t))
+				require.Equal(t, "malformed", found[0].Check)
+				require.Empty(t, found[0].Commands)
+				require.Len(t, found[0].Alternatives, 2)
+			})
+		}
+	}
+}
+
+// TestClientsThatWereNotLookedAt has more limiters with clients than are looked at. The clients of the others are not known, which is
+// not that there are none.
+func TestClientsThatWereNotLookedAt(t *testing.T) {
+	w := newWard(t)
+	base := w.name
+	for i := range 3 {
+		w.name = fmt.Sprint(base, i)
+		w.do(rate(7), valueOf(":"+redisson1, 9), grantOf(":"+redisson1, 1, 0))
+	}
+	known := redistest.Must(survey.New(w.rdb).ClientIDs(w.ctx, survey.Query{Match: base + "*"}, 9, 2))(t)
+	found, unknown := 0, 0
+	for i := range 3 {
+		if ids, unsure := known.Of(fmt.Sprint(base, i)); unsure {
+			require.Empty(t, ids)
+			unknown++
+		} else {
+			require.Equal(t, []string{redisson1}, ids)
+			found++
+		}
+	}
+	require.Equal(t, 2, found)
+	require.Equal(t, 1, unknown)
+}

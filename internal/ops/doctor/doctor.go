@@ -237,6 +237,7 @@ type patient struct {
 	clients []*survey.State // of each client that has keys
 	more    bool            // there are more clients than were read
 	grants  []*survey.State // of the clients that were left out, those whose members are grants
+	partial bool            // not all that has permits in use was looked for
 	hidden  bool            // a client was left out that may have grants, though nothing shows that they are a limiter's
 	twin    string          // the other limiter that has the same keys, or empty
 	twinErr error           // why that is not known
@@ -390,7 +391,7 @@ func Examine(to Target, main *survey.State, clients ...*survey.State) []Finding 
 	if client := main; client.ClientID != "" {
 		main, clients = client.Shared(), append([]*survey.State{client}, clients...)
 	}
-	p := &patient{name: main.Name, to: to, main: main, clients: clients, divided: !main.OneInstant}
+	p := &patient{name: main.Name, to: to, main: main, clients: clients, divided: !main.OneInstant, partial: true}
 	p.leaveOut()
 	return p.examine()
 }

@@ -111,6 +111,9 @@ func (p *patient) wrongType() (list []Finding) {
 func (p *patient) holders() (overall, perClient bool) {
 	typ, there := p.main.Fields["type"], (*survey.State).MembersShow
 	if typ != "0" && typ != "1" {
+		if p.partial {
+			return true, true
+		}
 		there = func(st *survey.State) bool { return st.Types[1] != "none" || st.Types[2] != "none" }
 	}
 	return typ == "0" || there(p.main), typ == "1" || p.hidden || p.more || slices.ContainsFunc(p.clients, there)
