@@ -83,8 +83,7 @@ func (a Admin) expire(ctx context.Context, ttl, at any, cond []ExpireCondition) 
 	return link.Do(ctx, &l.handle.Link, l.redis.Expire(ttl, at, c.flag))
 }
 
-// ClearExpire removes the TTL from the limiter's keys, in a [PerClient] limiter from the hash and the keys of this client,
-// and reports whether any key had one.
+// ClearExpire removes the TTL from the limiter's keys, of a [PerClient] limiter only this client's, and reports whether any had one.
 func (a Admin) ClearExpire(ctx context.Context) (bool, error) {
 	return do(ctx, a.limiter, (*redisson.Limiter).ClearExpire)
 }
