@@ -101,6 +101,3 @@ func (c *calendar) around(now int64) [5]int64 {
 	c.last.Store(&begins)
 	return begins
 }
-
-// end returns when the period ends that has the instant now in it.
-func (c *calendar) end(now int64) int64 { return c.around(now)[2] }
