@@ -382,25 +382,39 @@ func TestStalledBodyBetweenAttempts(t *testing.T) {
 }
 
 // TestResponseBeforeTheBody checks that a response which the platform begins before it has the body gets to a client that sends no more
-// of it within a minute, whether or not the base has read what came. Over HTTP/1, net/http reads the rest of a short body first.
+// of it within a minute, whether or not the base has read what came. Over HTTP/1, net/http reads the rest of a short body first. To a client
+// that sends the rest the response goes on for as long as it likes.
 func TestResponseBeforeTheBody(t *testing.T) {
 	for _, reads := range []int64{0, 1, 500} {
 		early := platform(func(r *http.Request) (*http.Response, error) {
 			_, _ = io.CopyN(io.Discard, r.Body, reads)
 			in, out := io.Pipe()
 			go func() {
-				time.Sleep(10 * time.Minute) // or two of ReverseProxy's goroutines wait for one mutex, where virtual time stands still
-				_ = out.Close()
+				select {
+				case <-time.After(10 * time.Minute): // or two of ReverseProxy's goroutines wait for one mutex, where virtual time stands still
+					_, _ = io.WriteString(out, "data: x\n\n")
+					_ = out.Close()
+				case <-r.Context().Done(): // as of an http.Transport
+					_ = out.CloseWithError(context.Cause(r.Context()))
+				}
 			}()
 			return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: in, ContentLength: -1, Request: r}, nil
 		})
-		served(t, 0, early, func(t *testing.T, p *pipes, _ *reports) {
-			s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\n"+strings.Repeat("x", 500))
-			time.Sleep(stallTimeout + time.Second)
-			synctest.Wait()
-			require.Contains(t, s.all(), "200 OK", "the base has read %d", reads)
-			time.Sleep(10 * time.Minute)
-		})
+		for _, rest := range []int{0, 500} {
+			served(t, 0, early, func(t *testing.T, p *pipes, _ *reports) {
+				s := p.dial("192.0.2.1:1000").send("%s", "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"Content-Length: 1000\r\n\r\n"+strings.Repeat("x", 500))
+				time.Sleep(stallTimeout / 2)
+				s.send("%s", strings.Repeat("x", rest))
+				time.Sleep(stallTimeout/2 + time.Second)
+				synctest.Wait()
+				require.Contains(t, s.all(), "200 OK", "the base has read %d", reads)
+				time.Sleep(10 * time.Minute)
+				synctest.Wait()
+				if rest > 0 {
+					require.Contains(t, s.all(), "data: x", "the base has read %d", reads)
+				}
+			})
+		}
 	}
 }
 
