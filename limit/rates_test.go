@@ -155,7 +155,7 @@ func TestLogBeginsItsSumAnew(t *testing.T) {
 // TestARateHasPermitsAndAnIntervalOnly tests that what only a RateLimiter can apply is an error that names the field, and reaches
 // nobody's keys.
 func TestARateHasPermitsAndAnIntervalOnly(t *testing.T) {
-	rdb, r := patient(t), per(10, time.Second)
+	rdb, r := redistest.Client(t), per(10, time.Second)
 	for field, change := range map[string]func(*ratelimiter.Rate){
 		"Rate.Type is PER_CLIENT":   func(r *ratelimiter.Rate) { r.Type = ratelimiter.PerClient },
 		"Rate.KeepAlive is 1m0s":    func(r *ratelimiter.Rate) { r.KeepAlive = time.Minute },

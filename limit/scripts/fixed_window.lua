@@ -30,7 +30,6 @@ end
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, used, base, length, back = now, 0, 0, interval, false
-local settles = string.byte(ARGV[1]) == 61 -- which goes by the interval of the last grant, as long as that counts
 if state ~= '' then
   start, used, base, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
   start, used, base, length = tonumber(start), tonumber(used), tonumber(base), tonumber(length)

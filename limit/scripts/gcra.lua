@@ -47,7 +47,6 @@ if state ~= '' then
   back = now < at -- if the clock was put back, what has not flowed out stays the same
   ahead = math.max(0, ahead - math.max(0, now - at) * its_flow)
 end
-local settles = string.byte(ARGV[1]) == 61 -- which goes by the pace of the last grant, until all has flowed out
 if settles and ahead > 0 then
   flow, cost = its_flow, its_cost
 end

@@ -31,8 +31,6 @@ end
 
 local permits, interval, capacity = ARGV[3] + 0.0, tonumber(ARGV[4]), tonumber(ARGV[5])
 local begun, lack, base, given, brings, every, back = now, 0, 0, 0, permits, interval, false
--- So that it fills in time. It is no less than the capacity.
-local most = math.min(capacity + 4294967295, math.floor(4503599627370496 / interval) * permits)
 if state ~= '' then
   begun, lack, base, given, brings, every = string.match(numbers, '^(%d+) (%d+) (%-?%d+) (%d+) (%d+) (%d+)$')
   begun, lack, base, given = tonumber(begun), tonumber(lack), tonumber(base), tonumber(given)
@@ -54,11 +52,11 @@ if state ~= '' then
     base = lack
   end
 end
-local settles = string.byte(ARGV[1]) == 61 -- which goes by the steps of the last grant, until all have come in
 if settles and lack > 0 then
   permits, interval = brings + 0.0, every
-  most = math.min(capacity + 4294967295, math.floor(4503599627370496 / interval) * permits)
 end
+-- So that it fills in time. It is no less than the capacity.
+local most = math.min(capacity + 4294967295, math.floor(4503599627370496 / interval) * permits)
 if brings ~= permits or every ~= interval then
   -- An interval of this limiter begins with its first grant.
   begun, base, given, epoch = now, lack, 0, anew

@@ -49,7 +49,6 @@ end
 
 local permits, interval = tonumber(ARGV[3]), tonumber(ARGV[4])
 local start, current, previous, length, back = now, 0, 0, interval, false
-local settles = string.byte(ARGV[1]) == 61 -- which goes by the windows of the last grant, as long as those count
 if state ~= '' then
   start, current, previous, length = string.match(numbers, '^(%d+) (%d+) (%d+) (%d+)$')
   start, current, previous, length = tonumber(start), tonumber(current), tonumber(previous), tonumber(length)

@@ -82,7 +82,8 @@ func texts(value any, path, all []string) []string {
 	return all
 }
 
-// XMLTexts returns a function that returns the texts of the elements at a path of a body, such as "Error.Code", in their order. Of a body that is not complete, or no XML, it finds nothing.
+// XMLTexts returns a function that returns the texts of the elements at a path of a body, such as "Error.Code", in their
+// order. Of a body that is not complete, or no XML, it finds nothing.
 func XMLTexts(body []byte, complete bool) func(path string) []string {
 	found := map[string][]string{}
 	var at []string

@@ -352,7 +352,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 		return nil
 	}
 	var fix Text
-	if !p.shared() {
+	if !p.reachesOthers() {
 		fix = run(set).onlyIf(ConditionOf(want, p.main))
 	}
 	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}

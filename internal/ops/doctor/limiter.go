@@ -58,9 +58,11 @@ func (p *patient) foreign() bool {
 	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
 }
 
-// shared reports whether set-rate, or heal, would end with an error because of a key that holds something else, or reclaim members that
+// reachesOthers reports whether set-rate, or heal, would end with an error because of a key that holds something else, or reclaim members that
 // are another program's. Both are findings of their own.
-func (p *patient) shared() bool { return p.foreign() || slices.ContainsFunc(p.states(), strange) }
+func (p *patient) reachesOthers() bool {
+	return p.foreign() || slices.ContainsFunc(p.states(), strange)
+}
 
 // wrongType finds keys that hold something else. Only somebody who knows the other program can say whether it can do without
 // its key. To move one away must not free what is in use: when value is gone, Java takes all of the rate to be free, and when the
@@ -212,9 +214,9 @@ func (p *patient) setting(field, value string) Text {
 
 // noKeepAlive returns the end of a keep-alive that is none.
 func (p *patient) noKeepAlive() Text {
-	fix := p.setting("keepAliveTime", "0")
-	if p.main.Problem == nil { // it hides nothing
-		fix = run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	fix := run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	if p.main.Problem != nil { // which may hide more
+		fix = p.setting("keepAliveTime", "0")
 	}
 	if overall, perClient := p.holders(); overall && perClient { // no call would be rejected for the permits of the other type
 		return fix.onlyIf(say("type %s is meant", p.main.Fields["type"]))
@@ -554,7 +556,7 @@ func (p *patient) ttl() (list []Finding) {
 	if p.main.Problem != nil {
 		return nil
 	}
-	if p.shortKeepAlive() && !p.shared() {
+	if p.shortKeepAlive() && !p.reachesOthers() {
 		list = append(list, p.of(p.main, "ttl", Warning, p.keeping(p.main), "the keep-alive of %v is shorter than the interval of %v", p.main.Rate.KeepAlive, p.main.Rate.Interval))
 	}
 	for _, st := range p.states() {

@@ -43,7 +43,7 @@ func (p *patient) coolDown() []Finding {
 // minGap finds a least gap with which callers that ask for one permit do not get the rate. A gap is a whole number of ms, so
 // one that was rounded up is not meant.
 func (p *patient) minGap() []Finding {
-	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 || p.shared() || p.shortKeepAlive() { // with a short one no rate can be set
+	if p.main.Problem != nil || p.main.Rate.MinGap <= 0 || p.reachesOthers() || p.shortKeepAlive() { // with a short one no rate can be set
 		return nil
 	}
 	r := p.main.Rate

@@ -7,7 +7,7 @@ if n then
   took = used + n <= permits and 1 or 0
   reply[3] = took
   used = used + took * n
-elseif string.byte(ARGV[1]) == 61 then
+elseif settles then
   local at
   do
     --#use settlement

@@ -5,6 +5,7 @@
 local numbers
 numbers, epoch = string.match(state, '^([^@]*)@?(.*)$')
 anew = string.sub(id, 2)
+local settles = string.byte(ARGV[1]) == 61 -- whether it is a settlement, which goes by the numbers of the last grant while that counts
 if state == '' then
   epoch = anew
 end

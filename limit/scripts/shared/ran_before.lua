@@ -6,7 +6,7 @@
 -- since a process makes one call of a key at a time, and its ids grow. Where room is short the oldest entries are
 -- dropped, and ";-," with the time of the last of these stands before the others. From here on grants are the entries
 -- of the other processes, and again is what its entry says of the call if it has run.
-local epoch, anew
+local epoch, anew -- of limiters whose grants can be settled
 local first = string.find(value, ';', 1, true)
 local state, grants, again = value, '', nil
 local own = first and #id == 15 and string.find(value, string.sub(id, 1, 9), first, true)
