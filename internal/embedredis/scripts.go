@@ -35,12 +35,24 @@ func (g *guard) before(_ *server.Peer, cmd string, args ...string) (done bool) {
 		args[0] = g.digest(args[0])
 	case cmd == "SCRIPT" && len(args) == 2 && strings.EqualFold(args[0], "LOAD"):
 		args[1] = g.guarded(args[1])
+	case cmd == "SCAN", cmd == "KEYS":
+		for i := range args {
+			if cmd == "KEYS" || i > 0 && strings.EqualFold(args[i-1], "MATCH") {
+				args[i] = matchable(args[i])
+			}
+		}
 	case cmd == "SCRIPT" && strings.EqualFold(args[0], "EXISTS"):
 		for i := range args[1:] {
 			args[1+i] = g.digest(args[1+i])
 		}
 	}
 	return false
+}
+
+// matchable returns a pattern of keys that matches the same, and more where that has a byte that is not UTF-8 or a backslash: miniredis
+// makes a regular expression of it, and panics where that is none.
+func matchable(pattern string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(pattern, "*"), `\\`, "?")
 }
 
 func (g *guard) guarded(script string) string {

@@ -5,6 +5,7 @@ package embedredis_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/goredisson/ratelimiter/internal/test/redistest"
@@ -80,4 +81,18 @@ func TestScriptsKeepTheirDigest(t *testing.T) {
 	require.Error(t, rdb.Do(ctx, "SCRIPT").Err())
 	require.Error(t, rdb.Do(ctx, "SCRIPT", "LOAD").Err())
 	require.ErrorContains(t, rdb.Eval(ctx, "return redis.call('EVAL', 'return 1', 0)", nil).Err(), "not allowed")
+}
+
+// TestAnyNameIsFound checks that keys are found by a pattern of any bytes, which miniredis panics at if they are not UTF-8.
+func TestAnyNameIsFound(t *testing.T) {
+	_, rdb := start(t)
+	ctx := t.Context()
+	for _, name := range []string{"\xe9t\xe9", "\xff\x00bin", `back\slash`, `\E`, `\\Q`, "plain"} {
+		require.NoError(t, rdb.Set(ctx, name+":1", "", 0).Err())
+		pattern := strings.ReplaceAll(name, `\`, `\\`) + ":*"
+		require.Contains(t, redistest.Must(rdb.Keys(ctx, pattern).Result())(t), name+":1", "%q", name)
+		keys, _, err := rdb.Scan(ctx, 0, pattern, 100).Result()
+		require.NoError(t, err)
+		require.Contains(t, keys, name+":1", "%q", name)
+	}
 }
