@@ -115,7 +115,7 @@ func states() (list []state) {
 			}
 		}
 	}
-	for _, v := range append([]string{"100", "-1000000", "9007199254740992", "-9007199254740992"}, numbers[1:]...) {
+	for _, v := range append([]string{"100", "-1000000", "9007199254740992", "-9007199254740992", "9007199254740993", "-9007199254740993"}, numbers[1:]...) {
 		add(fmt.Sprintf("value is %q", v), []any{"SET", valueKey, v})
 	}
 	for k, right := range []string{"hash", "string", "zset"} {

@@ -46,7 +46,8 @@ func TestAcquireAllTreatsLimitersAlike(t *testing.T) {
 // The tests below check rules that all scripts share, on states for which the scripts once differed.
 
 // lostValues are values that INCRBY does not accept.
-var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-05", "nan", "x", "9007199254740994", "9223372036854775807", "99999999999999999999"}
+var lostValues = []string{"05", "+5", " 5", "5 ", "5.0", "5e0", "0x5", "-0", "-05", "nan", "x",
+	"9007199254740993", "9007199254740994", "-9007199254740993", "9223372036854775807", "99999999999999999999"}
 
 // TestValueThatIsNone checks that no script fails on a value that is not a whole number, least of all after it has
 // written something. A script goes by the members instead, or leaves the repair to acquire.
