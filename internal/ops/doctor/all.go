@@ -210,9 +210,15 @@ func (d *Doctor) rest(ctx context.Context, p *patient, skip func(string, error) 
 	return d.frequency(ctx, p, skip)
 }
 
-// ours reports whether anything in the keys shows that they are a limiter's. A name alone shows nothing.
+// ours reports whether anything in the keys shows that they are a limiter's of that name. A name alone shows nothing, nor do keys that
+// another limiter has.
 func (p *patient) ours() bool {
-	return p.main.HashShows() || p.main.GrantsShow() || slices.ContainsFunc(p.clients, (*survey.State).GrantsShow)
+	return p.main.HashShows() || p.twin == "" && p.grantsShow()
+}
+
+// grantsShow reports whether the permits of anybody show that they are a limiter's.
+func (p *patient) grantsShow() bool {
+	return p.main.GrantsShow() || slices.ContainsFunc(p.clients, (*survey.State).GrantsShow)
 }
 
 // leaveOut forgets the clients whose keys show nothing of a client of a limiter.

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/goredisson/ratelimiter/internal/ops/survey"
-	"github.com/goredisson/ratelimiter/internal/wire"
 )
 
 // clockTolerance is how far ahead of Redis a grant may be dated without a finding: what a clock that is set by NTP
@@ -91,12 +90,11 @@ func (p *patient) ahead(st *survey.State) (Finding, bool) {
 	if worst.Raw != "" {
 		by = word(worst.Writers())
 	}
-	_, layouts := layoutCount(st)
 	switch {
 	case p.main.Problem != nil || st.WrongType() != nil || strange(st): // heal would end with an error, or touch what is not ours; that is a finding of its own
 		fix = say("set the clocks by NTP; the grant is by %s", by)
-	case layouts[wire.LayoutLc0I] > 0: // every mark has a layout that these versions cannot read
-		when := word("no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks")
+	case p.healable().String() != "":
+		when := p.healable()
 		fix = say("set the clocks by NTP: the grants are by %s; once %s: %s", by, when, fix.only(when))
 	default:
 		fix = say("%s; set the clocks by NTP: the grants are by %s", fix, by)

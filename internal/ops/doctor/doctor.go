@@ -245,10 +245,14 @@ type patient struct {
 	uses    int64           // the LFU counter of the hash, which every call reads; 0 if it is not known
 }
 
-// states returns all states of the patient's grants.
+// states returns all states of the patient's grants: those of the type that it has, or of both if that is not known.
 func (p *patient) states() []*survey.State {
-	if p.main.Problem == nil && p.main.Rate.Type == permit.PerClient {
+	switch {
+	case p.main.Problem != nil:
+	case p.main.Rate.Type == permit.PerClient:
 		return p.clients
+	default:
+		return []*survey.State{p.main}
 	}
 	return append([]*survey.State{p.main}, p.clients...)
 }
@@ -266,10 +270,13 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 	if err := d.findClients(ctx, p, skip); err != nil {
 		return nil, err
 	}
+	p.twin, p.twinErr = d.twin(ctx, name)
 	if p.leaveOut(); errors.Is(p.main.Problem, permit.ErrNotInitialized) && !p.ours() {
 		left := "nothing that it has left behind"
 		if p.main.Types != [3]string{"none", "none", "none"} {
-			left = "what has keys of that name looks like none of ours"
+			if left = "what has keys of that name looks like none of ours"; p.twin != "" {
+				left = fmt.Sprintf("its keys are those of the limiter %q", p.twin)
+			}
 		}
 		return nil, fmt.Errorf("%w: there is no limiter %q, and %s", permit.ErrNotInitialized, name, left)
 	}
@@ -280,7 +287,6 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 			}
 		}
 	}
-	p.twin, p.twinErr = d.twin(ctx, name)
 	if err := d.rest(ctx, p, skip); err != nil {
 		return nil, err
 	}
@@ -379,6 +385,12 @@ func (p *patient) examine() (list []Finding) {
 	}
 	if !p.ours() {
 		return p.notOurs(list)
+	}
+	// What is right for one of two limiters that have the same keys is wrong for the other.
+	for i := range list {
+		if p.twin != "" && len(list[i].FixText.runs) > 0 {
+			list[i].advise(first("shared-keys"))
+		}
 	}
 	return list
 }

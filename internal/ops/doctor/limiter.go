@@ -53,6 +53,26 @@ func (p *patient) healing(st *survey.State) Cmd {
 	return p.rrl("heal", Flag("--client", st.ClientID), "--write")
 }
 
+// marksUnread is the condition on which a limiter may be healed in which Redisson 3.16.4 to 3.16.8 has written: every mark has a layout that
+// these versions cannot read.
+var marksUnread = word("no Redisson 3.16.4 to 3.16.8 uses the limiter, which could not read the marks")
+
+// healable returns the condition on which the limiter may be healed; nothing if it always may.
+func (p *patient) healable() Text {
+	for _, st := range p.states() {
+		if slices.ContainsFunc(st.Members, func(m survey.Member) bool { return m.Layout() == wire.LayoutLc0I }) {
+			return marksUnread
+		}
+	}
+	return Text{}
+}
+
+// heal returns what heals a state.
+func (p *patient) heal(st *survey.State) Text { return run(p.healing(st)).onlyIf(p.healable()) }
+
+// first refers to another finding, without which the advice would end with an error, or do harm.
+func first(check string) Text { return say("settle the finding %s first", check) }
+
 // foreign reports whether a key of the limiter holds something else, so that set-rate ends with an error. That is a finding of its own.
 func (p *patient) foreign() bool {
 	return slices.ContainsFunc(p.states(), func(st *survey.State) bool { return st.WrongType() != nil })
@@ -78,7 +98,7 @@ func (p *patient) wrongType() (list []Finding) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
-			move, then := p.cli("renamenx", key, away), run(p.healing(st))
+			move := p.cli("renamenx", key, away)
 			when, wait := say("the other program does not use %q any more", key), time.Duration(0)
 			var before Text
 			switch i {
@@ -92,7 +112,13 @@ func (p *patient) wrongType() (list []Finding) {
 					before = say("wait for %s, in which every call fails, so that nothing is in use; then ", word(wait.String()))
 				}
 			}
-			fix := say("give one of the two another name; if %s: %s%s; then %s", when, before, move, then).after(wait).only(when)
+			then := say("; then %s", p.healing(st))
+			if p.main.Problem != nil { // which is a finding of its own, and heal would end with an error
+				then = Text{}
+			} else if c := p.healable(); c.String() != "" {
+				when = say("%s, and %s", when, c)
+			}
+			fix := say("give one of the two another name; if %s: %s%s%s", when, before, move, then).after(wait).only(when)
 			if i == 0 {
 				when = say("%s, and N and D stand for the limiter's rate", when)
 				set, _ := p.setRate(nil, move)
@@ -138,18 +164,25 @@ func (p *patient) asType(advice func(typ permit.Type) Text) Text {
 // setRate returns the command that makes a limiter of what is there, with the permits in use kept, after those before it. It has what
 // the fields say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
 func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, unknown bool) {
-	permits, interval := "--permits N", "--interval D"
+	permits, interval, length := "--permits N", "--interval D", time.Duration(0)
 	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
 		permits = fmt.Sprintf("--permits %.0f", n)
 	}
 	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
-		interval = "--interval " + (time.Duration(n) * time.Millisecond).String()
+		length = time.Duration(n) * time.Millisecond
+		interval = "--interval " + length.String()
 	}
 	var keep time.Duration
-	if n := redisson.Instant(fields["keepAliveTime"]); n >= 1 && n < 1<<43 {
-		keep = time.Duration(n) * time.Millisecond
+	if n := redisson.Instant(fields["keepAliveTime"]); n >= 1 && n < 1<<43 { // set-rate takes none that is shorter than the interval
+		keep = max(time.Duration(n)*time.Millisecond, length)
+	}
+	if moved := len(before) > 0; p.refused(permit.Overall, moved) && p.refused(permit.PerClient, moved) {
+		return p.who(p.main), false
 	}
 	fix = p.asType(func(typ permit.Type) Text {
+		if p.refused(typ, len(before) > 0) {
+			return p.who(p.main)
+		}
 		flags := []string{permits, interval, "--type " + strings.ToLower(typ.String())}
 		if keep > 0 {
 			flags = append(flags, "--keep-alive "+keep.String())
@@ -159,7 +192,7 @@ func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, un
 		}
 		commands := slices.Clone(before)
 		if was := fields["type"]; was != "" && was != strconv.Itoa(int(typ)) { // from one type to another set-rate forgets the permits in use
-			commands = append(commands, p.cli("hset", p.name, "type", strconv.Itoa(int(typ))))
+			commands = append(commands, p.hset("type", strconv.Itoa(int(typ))))
 		}
 		return run(append(commands, p.rrl("set-rate", append(flags, "--write")...))...)
 	})
@@ -169,9 +202,23 @@ func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, un
 	return fix, strings.HasSuffix(permits, " N") || strings.HasSuffix(interval, " D")
 }
 
+// refused reports whether set-rate would take what is there, once the hash was moved away if moved is true, for another program's: see
+// [survey.Survey.Writable].
+func (p *patient) refused(typ permit.Type, moved bool) bool {
+	hash, grants := !moved && p.main.HashShows(), p.main.GrantsShow()
+	if !hash && !grants && (p.main.HasValue || p.main.Count > 0) {
+		return true
+	}
+	client := typ == permit.PerClient && len(p.clients) > 0 && p.clients[0].GrantsShow()
+	return !moved && p.main.Types[0] != "none" && !hash && !grants && !client
+}
+
 // settingRate returns what setRate does as all that is to be done, unless that would reclaim members of another program.
 func (p *patient) settingRate(fields map[string]string) Text {
-	if strange(p.main) {
+	switch {
+	case p.foreign(): // set-rate would end with an error
+		return word("give one of the two another name")
+	case strange(p.main):
 		return p.who(p.main)
 	}
 	fix, unknown := p.setRate(fields)
@@ -205,16 +252,29 @@ func (p *patient) setting(field, value string) Text {
 			mended.clients = append(mended.clients, mend(st))
 		}
 	}
-	commands := []Cmd{p.cli("hset", p.name, field, value)}
+	commands := []Cmd{p.hset(field, value)}
 	for _, f := range mended.balance() {
 		commands = append(commands, f.Commands...)
 	}
 	return run(commands[:min(1+manyKeys, len(commands))]...)
 }
 
+// setField gives a field of a hash a value if it still has the one that was seen, or none: with another type the permits in use would be
+// forgotten of a limiter that somebody has repaired meanwhile.
+const setField = `if redis.call("exists", KEYS[1]) == 1 and (redis.call("hget", KEYS[1], ARGV[1]) or "") == ARGV[3] then return redis.call("hset", KEYS[1], ARGV[1], ARGV[2]) end`
+
+// hset returns the command that gives a field of the hash a value.
+func (p *patient) hset(field, value string) Cmd {
+	was := p.main.Fields[field]
+	if ShellQuote(was) == NoCommand {
+		return p.cli("hset", p.name, field, value)
+	}
+	return p.cli("eval", setField, "1", p.name, field, value, was)
+}
+
 // noKeepAlive returns the end of a keep-alive that is none.
 func (p *patient) noKeepAlive() Text {
-	fix := run(p.cli("hset", p.name, "keepAliveTime", "0"))
+	fix := run(p.hset("keepAliveTime", "0"))
 	if p.main.Problem != nil { // which may hide more
 		fix = p.setting("keepAliveTime", "0")
 	}
@@ -293,22 +353,22 @@ func (p *patient) balance() (list []Finding) {
 		switch {
 		case strange(st): // nobody knows how many permits those members are, and it is a finding of its own
 		case st.HasValue && !ok:
-			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "the value is %q", shorten(st.Value)))
+			list = append(list, p.of(st, "value", Critical, p.heal(st), "the value is %q", shorten(st.Value)))
 		case !whole:
 		case !st.HasValue && sum > expired:
-			list = append(list, p.of(st, "value", Critical, run(p.healing(st)), "there is no value, with %d of %s in use", sum-expired, Counted(rate, "permit")))
+			list = append(list, p.of(st, "value", Critical, p.heal(st), "there is no value, with %d of %s in use", sum-expired, Counted(rate, "permit")))
 		case !st.HasValue:
 		case value+expired < rate && sum == expired:
 			s := Warning
 			if value+expired < 1 {
 				s = Critical
 			}
-			list = append(list, p.of(st, "stuck", s, run(p.healing(st)), "%d of %s left, and none in use", value+expired, Counted(rate, "permit")))
+			list = append(list, p.of(st, "stuck", s, p.heal(st), "%d of %s left, and none in use", value+expired, Counted(rate, "permit")))
 		case value+sum < rate:
-			list = append(list, p.of(st, "lost", Warning, run(p.healing(st)), "%d left and %d in the set make %s, %d less than the rate of %d",
+			list = append(list, p.of(st, "lost", Warning, p.heal(st), "%d left and %d in the set make %s, %d less than the rate of %d",
 				value, sum, Counted(value+sum, "permit"), rate-value-sum, rate))
 		case value+sum > rate:
-			list = append(list, p.of(st, "surplus", Warning, run(p.healing(st)), "%d left and %d in the set make %s, %d more than the rate of %d",
+			list = append(list, p.of(st, "surplus", Warning, p.heal(st), "%d left and %d in the set make %s, %d more than the rate of %d",
 				value, sum, Counted(value+sum, "permit"), value+sum-rate, rate))
 		}
 	}
@@ -500,10 +560,10 @@ func ConditionOf(want permit.Rate, l *survey.State) Text {
 // keeps all keys until nothing is in use any more, and lets them go when nobody calls. Where somebody uses it who would not renew that,
 // it is the end of all TTLs, if the limiter is to stay.
 func (p *patient) keeping(st *survey.State) Text {
-	why := noTTL(p.main, p.states()...)
-	if p.more {
-		why = word("not all clients were looked at, of which one may be Redisson before 3.38.0, which never renews a TTL")
+	if p.more { // those whose keys are not known would expire all the same, and one may be of a Redisson that never renews a TTL
+		return say("look at all of its clients first: %s", showing(p.rrl("doctor", "--max-clients N")))
 	}
+	why := noTTL(p.main, p.states()...)
 	var commands []Cmd
 	if p.main.Rate.KeepAlive > 0 { // which Go and later versions go on to set
 		commands = append(commands, p.rrl("set-rate", "--keep-alive 0s", "--write"))
@@ -591,7 +651,7 @@ func (p *patient) otherType() (list []Finding) {
 	}
 	if p.main.Rate.Type == permit.PerClient {
 		if p.main.GrantsShow() {
-			list = append(list, p.of(p.main, "other-type", Warning, p.unused(run(p.cli("unlink", p.main.Keys[1], p.main.Keys[2])), p.main),
+			list = append(list, p.of(p.main, "other-type", Warning, p.unused(p.unlinking([]*survey.State{p.main}), p.main),
 				"the limiter is PER_CLIENT, and keys of an OVERALL one with %s are left", Counted(p.main.Count, "member")))
 		}
 		return list
@@ -620,13 +680,21 @@ func (p *patient) unused(fix Text, states ...*survey.State) Text {
 // manyKeys is of how many clients the keys are named in a command.
 const manyKeys = 20
 
-// unlinking returns the command that deletes the keys of clients.
+// unlinkUnused deletes the keys of states, a value and a set each, unless the type is another one than was seen by now, or a set has a newer
+// member: somebody may have come back.
+const unlinkUnused = `local n = 0 if redis.call("hget", KEYS[1], "type") == ARGV[1] then for i = 2, #KEYS, 2 do local m = redis.call("zrange", KEYS[i + 1], -1, -1, "withscores") if not m[2] or tonumber(m[2]) <= tonumber(ARGV[2]) then n = n + redis.call("unlink", KEYS[i], KEYS[i + 1]) end end end return n`
+
+// unlinking returns the command that deletes the keys of states that nobody uses.
 func (p *patient) unlinking(clients []*survey.State) Text {
-	words := []string{"unlink"}
+	keys, newest := []string{p.name}, 0.0
 	for _, st := range clients[:min(manyKeys, len(clients))] {
-		words = append(words, st.Keys[1], st.Keys[2])
+		keys = append(keys, st.Keys[1], st.Keys[2])
+		for _, m := range st.Members {
+			newest = max(newest, m.Score)
+		}
 	}
-	fix := run(p.cli(words...))
+	words := append([]string{"eval", unlinkUnused, strconv.Itoa(len(keys))}, keys...)
+	fix := run(p.cli(append(words, p.main.Fields["type"], strconv.FormatFloat(newest, 'f', -1, 64))...))
 	if n := len(clients) - manyKeys; n > 0 {
 		fix = say("%s; then %s, for the other %d", fix, showing(p.rrl("doctor")), n)
 	}

@@ -331,7 +331,7 @@ func TestStates(t *testing.T) {
 				"if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --min-gap 6s --write"},
 		},
 		"a keep-alive that is no number": {
-			{acts{rate(0), hash("keepAliveTime", "abc"), value(9), grant(1, s)}, "malformed", Critical, `keepAliveTime is "abc"\n.*hset NAME keepAliveTime 0`},
+			{acts{rate(0), hash("keepAliveTime", "abc"), value(9), grant(1, s)}, "malformed", Critical, `keepAliveTime is "abc"\n.*hset.* 1 NAME keepAliveTime 0 abc`},
 			{acts{hash("keepAliveTime", "")}, "malformed", Critical, `keepAliveTime is ""`},
 			then(healthy, hash("keepAliveTime", -1)),
 		},
@@ -534,7 +534,6 @@ func TestEitherType(t *testing.T) {
 		"no type":                             {hash("rate", 10, "interval", 60_000)},
 		"type 2, no interval":                 {hash("rate", 10, "type", 2)},
 		"type 1x, no rate":                    {hash("interval", 60_000, "type", "1x")},
-		"no type, permits are a list":         {hash("rate", 10, "interval", 60_000), other("")},
 		"no type, a client's are a list":      {hash("rate", 10, "interval", 60_000), other(id)},
 		"OVERALL with a sick keep-alive":      {rate(0), hash("keepAliveTime", "1.5")},
 		"PER_CLIENT with a sick keep-alive":   {rate(1), hash("keepAliveTime", "1.5")},
@@ -552,6 +551,13 @@ func TestEitherType(t *testing.T) {
 			require.NotEmpty(t, found[0].Alternatives)
 		})
 	}
+	w := newWard(t)
+	w.do(all...)
+	w.do(each...)
+	w.do(hash("rate", 10, "interval", 60_000), other(""))
+	found := w.findings("malformed") // no rate can be set where a key is another program's
+	require.Len(t, found, 1)
+	require.Equal(t, "give one of the two another name", found[0].Fix)
 }
 
 // TestAnAlternativeInSteps has an advice with a condition of which a part has to wait: it is one alternative, not one of two.

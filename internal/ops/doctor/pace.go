@@ -34,8 +34,11 @@ func (p *patient) coolDown() []Finding {
 	if waiting > 0 {
 		found = say("%s; callers that wait: %d", found, waiting)
 	}
-	end := word("it should end now")
-	f := p.of(p.main, "cool-down", s, run(p.rrl("lift", "--write")).onlyIf(end), "%s", found)
+	fix := run(p.rrl("lift", "--write")).onlyIf(word("it should end now"))
+	if p.main.Problem != nil { // lift would end with an error
+		fix = first("malformed")
+	}
+	f := p.of(p.main, "cool-down", s, fix, "%s", found)
 	f.waiting = waiting
 	return []Finding{f}
 }
