@@ -19,7 +19,7 @@ var (
 )
 
 // keptBodies are the bodies of the attempts to send one request. Each first reads what earlier ones have read of the
-// client's body, and goes on from there. They stream: nothing is read before it is asked for.
+// client's body, and goes on from there. They stream: nothing is read before it is asked for, except by readAhead.
 type keptBodies struct {
 	source io.Reader
 
@@ -50,6 +50,32 @@ func keepBody(r *http.Request) *keptBodies {
 	k.last = &keptBody{all: k}
 	r.Body, r.GetBody = k.last, k.again
 	return k
+}
+
+// readAhead reads what is kept of the client's body while the request waits. Over HTTP/1 a server sees only then whether the client leaves.
+func (k *keptBodies) readAhead(waits func() bool) {
+	p := make([]byte, 8<<10)
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for waits() && !k.lost && k.err == nil && len(k.kept) < KeptBody {
+		if k.reading {
+			k.more.Wait()
+			continue
+		}
+		n, _ := k.read(p[:min(len(p), KeptBody-len(k.kept))]) // the error is in k
+		k.kept = append(k.kept, p[:n]...)
+	}
+}
+
+// read reads from the source, without the lock.
+func (k *keptBodies) read(p []byte) (int, error) {
+	k.reading = true
+	k.mu.Unlock()
+	n, err := k.source.Read(p)
+	k.mu.Lock()
+	k.reading, k.err = false, err
+	k.more.Broadcast()
+	return n, err
 }
 
 // again returns a new body, which replaces the last one.
@@ -105,12 +131,7 @@ func (b *keptBody) Read(p []byte) (int, error) {
 	case k.err != nil || len(p) == 0:
 		return 0, k.err
 	}
-	k.reading = true
-	k.mu.Unlock()
-	n, err := k.source.Read(p)
-	k.mu.Lock()
-	k.reading, k.err = false, err
-	k.more.Broadcast()
+	n, err := k.read(p)
 	if k.lost && b == k.last {
 		return n, err
 	}

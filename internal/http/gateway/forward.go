@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/goredisson/ratelimiter/httplimit"
 )
@@ -50,7 +51,10 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 					delete(pr.Out.Header, name)
 				}
 			}
-			pr.In.Context().Value(pendingKey{}).(*pending).body = keepBody(pr.Out)
+			p := pr.In.Context().Value(pendingKey{}).(*pending)
+			if p.body = keepBody(pr.Out); p.body != nil && p.client.http1 && pr.In.Header.Get("Expect") == "" {
+				p.ahead = time.AfterFunc(aheadAfter, func() { p.body.readAhead(func() bool { return p.Load() == waiting && pr.In.Context().Err() == nil }) })
+			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
 			if e, ok := httplimit.RejectionOf(resp); ok {
@@ -63,7 +67,9 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 			stripProxyStatus(resp.Header) // also of 101, which is not written through the recorder
 			p := resp.Request.Context().Value(pendingKey{}).(*pending)
 			p.body.forget()
-			p.client.answered()
+			if resp.StatusCode != http.StatusSwitchingProtocols {
+				p.client.answered(resp.Header)
+			}
 			return nil
 		},
 		ErrorHandler: reject,
@@ -99,12 +105,19 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	out := r.WithContext(ctx)
 	if hasBody(r) { // the server goes on using r and its Body
 		body := newClientBody(rec, r)
-		defer body.end()
+		defer func() {
+			if body.end(); p.ahead != nil {
+				p.ahead.Stop()
+			}
+		}()
 		out.Body, p.client = body, body
 	}
 	g.proxy.ServeHTTP(rec, out)
 	rec.strip()
 }
+
+// aheadAfter is for how long a request waits before its body is read ahead. Most do not wait at all.
+const aheadAfter = 10 * time.Millisecond
 
 // A pending is a request without a response. It records whether the request still waits for its permits, because
 // Shutdown ends only those.
@@ -112,6 +125,7 @@ type pending struct {
 	atomic.Int32
 	client  *clientBody // nil without one
 	body    *keptBodies
+	ahead   *time.Timer // reads the body if the request waits; nil if that is of no use
 	reached atomic.Bool // it had a connection to the platform
 	allowed bool        // its host, by the rules by which it goes: see hosts.witness
 }

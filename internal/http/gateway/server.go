@@ -54,8 +54,7 @@ var (
 )
 
 // A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
-// platform takes, nothing is bounded. Over HTTP/1, net/http itself reads the rest of a short body before it writes a response, and no longer
-// than that either.
+// platform takes, nothing is bounded.
 type clientBody struct {
 	io.ReadCloser
 	mu      sync.Mutex
@@ -127,15 +126,16 @@ func (b *clientBody) pause() {
 	b.until = time.Time{}
 }
 
-// answered bounds how long net/http reads what is left of the body before it writes a response.
-func (b *clientBody) answered() {
+// answered is told the header of the platform's response. Over HTTP/1, net/http throws away the rest of a short body before it writes a
+// header, as if nobody else read it, unless the connection is to be closed.
+func (b *clientBody) answered(h http.Header) {
 	if b == nil || !b.http1 {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended && b.control != nil {
-		_ = b.control.SetReadDeadline(time.Now().Add(stallTimeout))
+	if !b.ended {
+		h.Set("Connection", "close")
 	}
 }
 

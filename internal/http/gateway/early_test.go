@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// posts are bodies of 10 pieces, as HTTP/1 has them: what stands before all, and each piece.
+var posts = map[string]struct{ header, piece, end string }{
+	"length":              {"Content-Length: 10000\r\n\r\n", strings.Repeat("x", 1000), ""},
+	"chunks":              {"Transfer-Encoding: chunked\r\n\r\n", "3e8\r\n" + strings.Repeat("x", 1000) + "\r\n", "0\r\n\r\n"},
+	"longer than is kept": {"Content-Length: 3000000\r\n\r\n", strings.Repeat("x", 300_000), ""},
+}
+
+const postHeader = "POST /a.example.com/ HTTP/1.1\r\nHost: x\r\n" + authorized
+
+// TestEarlyResponseLosesNoBody checks that all of a body reaches a platform which begins its response first, and that the response
+// comes when it began. Over HTTP/1, net/http would take a part of the body for what nobody reads.
+func TestEarlyResponseLosesNoBody(t *testing.T) {
+	counts := platform(func(r *http.Request) (*http.Response, error) {
+		in, out := io.Pipe()
+		go func() {
+			_, _ = fmt.Fprint(out, "begins. ")
+			n, err := io.Copy(io.Discard, r.Body)
+			_, _ = fmt.Fprintf(out, "got %d, %v.", n, err)
+			_ = out.Close()
+		}()
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: in, ContentLength: -1, Request: r}, nil
+	})
+	for name, post := range posts {
+		t.Run(name, func(t *testing.T) {
+			served(t, 0, counts, func(t *testing.T, p *pipes, _ *reports) {
+				s := p.dial("192.0.2.1:1000").send("%s", postHeader+post.header)
+				synctest.Wait()
+				require.Contains(t, s.all(), "begins.")
+				for range 10 {
+					s.send("%s", post.piece)
+					time.Sleep(stallTimeout / 2)
+				}
+				if post.end != "" {
+					s.send("%s", post.end)
+				}
+				synctest.Wait()
+				require.Contains(t, s.all(), fmt.Sprintf("got %d, <nil>.", 10*strings.Count(post.piece, "x")))
+				time.Sleep(unreadTimeout)
+				synctest.Wait()
+				require.NotZero(t, s.left(), "what follows would not be a request")
+			})
+		})
+	}
+}
+
+// TestWhoLeavesTheQueue has clients of HTTP/1 leave while their requests with bodies wait, or between the pieces of their bodies. No
+// permit is taken for them, and none of them reaches the platform. One who stays has the next permit.
+func TestWhoLeavesTheQueue(t *testing.T) {
+	for name, post := range posts {
+		for _, pieces := range []int{0, 1, 10} {
+			if len(post.piece) > 10_000 { // net/http does not see that the client has left
+				continue
+			}
+			t.Run(fmt.Sprint(name, " ", pieces), func(t *testing.T) {
+				var sent atomic.Int32
+				base := platform(func(r *http.Request) (*http.Response, error) {
+					sent.Add(1)
+					n, err := io.Copy(io.Discard, r.Body)
+					if err != nil {
+						return nil, err
+					}
+					return says(200, fmt.Sprintf("got %d", n))(r)
+				})
+				served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
+					for range 3 { // the permits of a minute
+						p.dial("192.0.2.1:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
+					}
+					synctest.Wait()
+					require.EqualValues(t, 3, sent.Load())
+					var left []*stranger
+					all := postHeader + post.header + strings.Repeat(post.piece, pieces)
+					if pieces == 10 {
+						all += post.end
+					}
+					for range 4 {
+						left = append(left, p.dial("192.0.2.1:1001").send("%s", all))
+					}
+					stays := p.dial("192.0.2.1:1002").send("%s", postHeader+post.header)
+					for range 10 {
+						time.Sleep(time.Second)
+						stays.send("%s", post.piece)
+					}
+					if post.end != "" { // net/http takes an empty write to a pipe for a client that goes on
+						stays.send("%s", post.end)
+					}
+					for _, s := range left {
+						require.NoError(t, s.Close())
+					}
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					require.EqualValues(t, 4, sent.Load())
+					require.Contains(t, stays.all(), "got 10000")
+					require.Zero(t, stays.left())
+				})
+			})
+		}
+	}
+}
+
+// TestNothingIsReadAheadThatIsNotAskedFor checks that a client which asks whether to send its body is not told to before there is a
+// permit, and that one whose body stops coming while its request waits gets 408.
+func TestNothingIsReadAheadThatIsNotAskedFor(t *testing.T) {
+	served(t, 0, says(200, "ok"), func(t *testing.T, p *pipes, _ *reports) {
+		for range 6 { // the permits of two minutes
+			p.dial("192.0.2.1:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
+		}
+		synctest.Wait()
+		asks := p.dial("192.0.2.1:1001").send("%s", postHeader+"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+		stops := p.dial("192.0.2.1:1002").send("%s", postHeader+"Content-Length: 10\r\n\r\nx")
+		time.Sleep(stallTimeout - time.Second)
+		synctest.Wait()
+		require.Empty(t, asks.all())
+		require.Empty(t, stops.all())
+		time.Sleep(3 * time.Second)
+		synctest.Wait()
+		require.Contains(t, stops.all(), "408 Request Timeout")
+		require.Empty(t, asks.all())
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Contains(t, asks.all(), "200 OK")
+	})
+}
