@@ -107,8 +107,12 @@ func (s *fixedWindow) counts(now, taken, by int64) {
 // Settle goes by the interval of the last grant, as long as that counts.
 func (s *fixedWindow) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	last := *s
-	if s.count > 0 && now < s.start+s.length {
+	switch {
+	case s.count == 0:
+	case now < s.start+s.length:
 		last.interval = s.length
+	case x.By < 0:
+		return // by those numbers nothing counts that could be given back
 	}
 	next, _ := last.seen(now, id)
 	switch {

@@ -49,7 +49,7 @@ const (
 //
 // After a change no more than the new Bound is granted, and while processes with the old and the new parameters take turns no more
 // than by the largest of both. What KeepState means for each algorithm is in docs/algorithms.md: counts are compared with the new limit, and
-// what was granted comes back as it was granted. A [Grant] from before a change gives nothing back when it is settled.
+// what was granted comes back as it was granted. A [Grant] from before a change may give nothing back when it is settled.
 //
 // The first call returns ratelimiter.ErrInvalidArgument if other processes use the name with another algorithm, or a
 // CalendarQuota with another calendar. The parameters are in the key "limit2:{NAME}:parameters", which Redis deletes after

@@ -328,6 +328,38 @@ func TestASettlementKeepsTheNumbers(t *testing.T) {
 	}
 }
 
+// TestACancelTakesNothing tests that no more are in use after a grant was canceled than before, by the numbers of the last grant.
+func TestACancelTakesNothing(t *testing.T) {
+	rdb := patient(t)
+	for _, other := range []ratelimiter.Rate{per(9, 700*time.Millisecond), per(2, 17*time.Microsecond), per(3, 3*time.Second)} {
+		own := per(2, time.Second)
+		for kind, list := range map[string][]Algorithm{
+			"GCRA":           {GCRA{own, 2}, GCRA{other, other.Permits}},
+			"DebtBucket":     {DebtBucket{own, 2, 1}, DebtBucket{other, other.Permits, 1}},
+			"IntervalBucket": {IntervalBucket{own, 2}, IntervalBucket{other, other.Permits}},
+			"FixedWindow":    {FixedWindow{own}, FixedWindow{other}},
+			"SlidingCounter": {SlidingCounter{own}, SlidingCounter{other}},
+		} {
+			for _, pause := range []time.Duration{0, time.Microsecond, 100 * time.Millisecond, 650 * time.Millisecond} {
+				for _, later := range []time.Duration{0, time.Microsecond, 100 * time.Millisecond, 300 * time.Millisecond, 900 * time.Millisecond} {
+					now := time.UnixMicro(1_790_000_000_000_000)
+					limiters := ofOneState(t, rdb, func() time.Time { return now }, list...)
+					early := grantOf(t, limiters[0], 1)
+					now = now.Add(pause)
+					for range other.Permits {
+						redistest.Must(limiters[1].Allow(t.Context(), 1))(t)
+					}
+					now = now.Add(later)
+					before := redistest.Must(limiters[1].Peek(t.Context(), 1))(t).Available
+					require.NoError(t, early.Cancel(t.Context()))
+					after := redistest.Must(limiters[1].Peek(t.Context(), 1))(t).Available
+					require.GreaterOrEqual(t, after, before, "%s, the other at %v, after %v and %v", kind, other, pause, later)
+				}
+			}
+		}
+	}
+}
+
 // TestARejectionFreesNothing tests that a handle with a smaller burst, a smaller rate or both that is rejected leaves the key of With as it is.
 func TestARejectionFreesNothing(t *testing.T) {
 	redistest.Run(t, func(t *testing.T, rdb *redis.Client) {

@@ -114,8 +114,12 @@ func (s *slidingCounter) own(now int64, id calls.Epoch) {
 // Settle goes by the windows of the last grant, as long as those count.
 func (s *slidingCounter) Settle(now int64, id calls.Epoch, x *calls.Settlement) {
 	last := *s
-	if s.current+s.previous > 0 && now < s.start+2*s.length {
+	switch {
+	case s.current+s.previous == 0:
+	case now < s.start+2*s.length:
 		last.interval = s.length
+	case x.By < 0:
+		return // by those numbers nothing counts that could be given back
 	}
 	next, _ := last.seen(now, id)
 	next.own(now, id)

@@ -40,8 +40,12 @@ if state ~= '' then
   if back then
     start, base, epoch = now, used, anew
   end
-  if settles and used > 0 and now < start + length then
-    interval = length
+  if settles and used > 0 then
+    if now < start + length then
+      interval = length
+    elseif string.byte(ARGV[1], 2) == 45 then -- "-": by those numbers nothing counts that could be given back
+      return {now, state, 1}
+    end
   end
 end
 base = math.min(used, base)

@@ -59,8 +59,12 @@ if state ~= '' then
   if back or current + previous == 0 then
     start, epoch = now, anew
   end
-  if settles and current + previous > 0 and now < start + 2 * length then
-    interval = length
+  if settles and current + previous > 0 then
+    if now < start + 2 * length then
+      interval = length
+    elseif string.byte(ARGV[1], 2) == 45 then -- "-": by those numbers nothing counts that could be given back
+      return {now, state, 1}
+    end
   end
 end
 local kept_current, kept_previous = current, previous
