@@ -252,6 +252,7 @@ func harmsOfLimiters() map[string]harm {
 		"no rate":                             {hdel("rate"), "malformed", "the hash has no rate", doctor.Critical},
 		"no interval":                         {hdel("interval"), "malformed", "the hash has no interval", doctor.Critical},
 		"no type":                             {hdel("type"), "malformed", "the hash has no type", doctor.Critical},
+		"no type, short keep-alive":           {both(hdel("type"), hset("keepAliveTime", 1000)), "malformed", "the hash has no type", doctor.Critical},
 		"a keep-alive alone":                  {hdel("rate", "interval", "type"), "malformed", "the hash has no rate, interval, type", doctor.Critical},
 		"rate 0":                              {hset("rate", 0), "malformed", `rate is "0"`, doctor.Critical},
 		"interval -1":                         {hset("interval", -1), "malformed", `interval is "-1"`, doctor.Critical},

@@ -118,3 +118,48 @@ func TestAdviceOfABrokenHash(t *testing.T) {
 		}
 	}
 }
+
+// TestAdvisedSetRateIsDone has hashes that are broken, beside keys and fields of other programs, which rrl set-rate does not write to. No
+// command is advised that would end with its error.
+func TestAdvisedSetRateIsDone(t *testing.T) {
+	const java = "5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"
+	hset := func(b *sickbed) { b.do("hset", b.name, "team", "a") }
+	done := 0
+	for hash, harm := range map[string]func(b *sickbed){
+		"no type":     func(b *sickbed) { b.do("hdel", b.name, "type") },
+		"no rate":     func(b *sickbed) { b.do("hdel", b.name, "rate") },
+		"interval -1": func(b *sickbed) { b.do("hset", b.name, "interval", -1) },
+		"a string":    func(b *sickbed) { b.do("set", b.name, "x") },
+		"no hash":     func(b *sickbed) { b.do("del", b.name) },
+	} {
+		for beside, others := range map[string]func(b *sickbed){
+			"a field":        func(*sickbed) {},
+			"a text":         func(b *sickbed) { b.do("set", redisson.NewKeys(b.name, "").Value[0], "hello") },
+			"a number":       func(b *sickbed) { b.do("set", redisson.NewKeys(b.name, "").Value[0], 7) },
+			"a set":          func(b *sickbed) { b.do("zadd", redisson.NewKeys(b.name, "").Permits[0], 1, "alice") },
+			"a list":         func(b *sickbed) { b.do("rpush", redisson.NewKeys(b.name, "").Permits[0], "x") },
+			"a client's set": func(b *sickbed) { b.do("zadd", redisson.NewKeys(b.name, "").Permits[1]+"9", 1, "alice") },
+		} {
+			for _, client := range []string{"", java} {
+				t.Run(strings.Join([]string{hash, beside, client}, " "), func(t *testing.T) {
+					for i, n := 0, 1; i < n; i++ {
+						b := newSickbed(t, client)
+						b.lenient = true
+						hset(b)
+						others(b)
+						harm(b)
+						_, out, _ := b.run("doctor", b.name, "--json", "--sample", "0")
+						if out == "" || !strings.Contains(out, "set-rate") {
+							return
+						}
+						f := b.findings()[0]
+						n = len(f.Alternatives)
+						b.follow(f, i)
+						done++
+					}
+				})
+			}
+		}
+	}
+	require.Positive(t, done)
+}

@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,11 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// aDuration is how long something takes from now on.
+var aDuration = regexp.MustCompile(`[0-9.hm]+s\b`)
+
 // advice returns what is advised about the findings of some checks.
 func advice(r *Report, checks ...string) (list []string) {
 	for _, f := range r.Findings {
 		if slices.Contains(checks, f.Check) {
-			list = append(list, fmt.Sprintf("%s: %s %q then %q or %q", f.Check, f.Found, f.Commands, f.Then, f.Alternatives))
+			list = append(list, fmt.Sprintf("%s: %s %q then %q or %q", f.Check, aDuration.ReplaceAllString(f.Found, "D"), f.Commands, f.Then, f.Alternatives))
 		}
 	}
 	return list
@@ -39,16 +43,30 @@ func TestBothLooksAgree(t *testing.T) {
 		"a keep-alive of letters": {rate(0), hash("keepAliveTime", "abc")},
 		"a list":                  {func(w *ward) { w.do(redisDo("rpush", w.name, "x")) }},
 		"no hash":                 {},
+		"OVERALL":                 {rate(0)},
+		"PER_CLIENT, a field":     {rate(1), hash("team", "a")},
+		"another's, no rate":      {rate(1), hash("team", "a"), unset("rate")},
+		"another's, no interval":  {rate(1), hash("team", "a"), unset("interval")},
+		"another's, no type":      {rate(1), hash("team", "a"), unset("type")},
+		"another's, type x":       {rate(1), hash("team", "a", "type", "x")},
+		"another's, rate x":       {rate(1), hash("team", "a", "rate", "x")},
+		"another's, interval -1":  {rate(1), hash("team", "a", "interval", -1)},
+		"another's, no keep":      {rate(1), hash("team", "a"), unset("keepAliveTime")},
+		"another's, keep 1.5":     {rate(1), hash("team", "a", "keepAliveTime", "1.5")},
+		"another's, keep abc":     {rate(1), hash("team", "a", "keepAliveTime", "abc")},
 	}
 	states := map[string][]act{
-		"a client without a value":    {grantOf(id, 5, time.Second)},
-		"a client with a sick value":  {grantOf(id, 5, time.Second), valueOf(id, "1.5")},
-		"a client without a set":      {valueOf(id, 5)},
-		"a name that no client draws": {grantOf(":a", 5, time.Second)},
-		"a whole client":              {grantOf(id, 5, time.Second), valueOf(id, 5)},
-		"somebody else's":             {valueOf(":profile", "hello")},
-		"a client that is a list":     {grantOf(id, 5, time.Second), func(w *ward) { w.do(redisDo("rpush", w.key("value")+id, "x")) }},
-		"both types, one half of it":  {grantOf(id, 5, time.Second), grant(1, time.Second), value(9)},
+		"a client without a value":     {grantOf(id, 5, time.Second)},
+		"a client with a sick value":   {grantOf(id, 5, time.Second), valueOf(id, "1.5")},
+		"a client without a set":       {valueOf(id, 5)},
+		"a name that no client draws":  {grantOf(":a", 5, time.Second)},
+		"a whole client":               {grantOf(id, 5, time.Second), valueOf(id, 5)},
+		"somebody else's":              {valueOf(":profile", "hello")},
+		"a client that is a list":      {grantOf(id, 5, time.Second), func(w *ward) { w.do(redisDo("rpush", w.key("value")+id, "x")) }},
+		"both types, one half of it":   {grantOf(id, 5, time.Second), grant(1, time.Second), value(9)},
+		"a client with a surplus":      {grantOf(id, 5, time.Second), valueOf(id, 500)},
+		"a client whose clock is fast": {grantOf(id, 5, -time.Minute), valueOf(id, 5)},
+		"a client that expires":        {grantOf(id, 5, time.Second), valueOf(id, 5), expire("permits"+id, time.Second)},
 	}
 	for name, h := range hashes {
 		for state, s := range states {
@@ -60,7 +78,7 @@ func TestBothLooksAgree(t *testing.T) {
 					}
 					w.do(h...)
 					w.do(s...)
-					checks := []string{"malformed", "wrong-type", "remains"}
+					checks := []string{"malformed", "wrong-type", "remains", "value", "stuck", "lost", "surplus", "clock", "ttl", "layouts"}
 					one, err := (&Doctor{Survey: survey.New(w.rdb)}).Limiter(w.ctx, w.name)
 					all := redistest.Must((&Doctor{Survey: survey.New(w.rdb)}).All(w.ctx, survey.Query{Match: redisson.EscapePattern(w.name)}, 10, nil))(t)
 					if err != nil {

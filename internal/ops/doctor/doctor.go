@@ -273,10 +273,11 @@ func (d *Doctor) Limiter(ctx context.Context, name string) (*Report, error) {
 	p.twin, p.twinErr = d.twin(ctx, name)
 	if p.leaveOut(); errors.Is(p.main.Problem, permit.ErrNotInitialized) && !p.ours() {
 		left := "nothing that it has left behind"
-		if p.main.Types != [3]string{"none", "none", "none"} {
-			if left = "what has keys of that name looks like none of ours"; p.twin != "" {
-				left = fmt.Sprintf("its keys are those of the limiter %q", p.twin)
-			}
+		switch {
+		case p.twin != "" && p.grantsShow():
+			left = fmt.Sprintf("its keys are those of the limiter %q", p.twin)
+		case p.main.Types != [3]string{"none", "none", "none"}:
+			left = "what has keys of that name looks like none of ours"
 		}
 		return nil, fmt.Errorf("%w: there is no limiter %q, and %s", permit.ErrNotInitialized, name, left)
 	}
@@ -358,7 +359,10 @@ func (d *Doctor) drift(p *patient) []Finding {
 		return nil
 	}
 	var fix Text
-	if !p.reachesOthers() {
+	switch {
+	case p.twin != "":
+		fix = first("shared-keys")
+	case !p.reachesOthers():
 		fix = run(set).onlyIf(ConditionOf(want, p.main))
 	}
 	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}

@@ -479,7 +479,7 @@ func (p *patient) longLength() []Finding {
 }
 
 func (p *patient) twins() []Finding {
-	if p.twin == "" || errors.Is(p.main.Problem, permit.ErrNotInitialized) {
+	if p.twin == "" || errors.Is(p.main.Problem, permit.ErrNotInitialized) && !p.main.HashShows() {
 		return nil
 	}
 	return []Finding{p.of(p.main, "shared-keys", Critical, word("give one of the two another name"),

@@ -334,9 +334,9 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 		}
 	}
 	p := node.Client.Pipeline()
-	now, types, hashes := p.Time(ctx), map[string]*redis.StatusCmd{}, map[string]*redis.SliceCmd{}
+	now, types, hashes, sizes := p.Time(ctx), map[string]*redis.StatusCmd{}, map[string]*redis.SliceCmd{}, map[string]*redis.IntCmd{}
 	for _, name := range both {
-		types[name], hashes[name] = p.Type(ctx, name), p.HMGet(ctx, name, fields...)
+		types[name], hashes[name], sizes[name] = p.Type(ctx, name), p.HMGet(ctx, name, fields...), p.HLen(ctx, name)
 	}
 	if err := f.exec(ctx, p); err != nil {
 		return err
@@ -360,7 +360,7 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 				of := fieldsOf(values.Val())
 				if rate, problem := redisson.ParseRate(of); !errors.Is(problem, permit.ErrNotInitialized) {
 					l.Kind, l.Fields, l.Rate, l.Problem = Live, of, rate, problem
-					live = live || hashShows(of, false) // it was found by its hash
+					live = live || hashShows(of, hasOthers(name, sizes[name].Val(), of)) // it was found by its hash
 				}
 			default:
 				l.Problem = wrongTypeError(name, typ.Val(), KeyTypes[0])
