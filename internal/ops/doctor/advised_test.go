@@ -4,6 +4,7 @@ package doctor
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -204,7 +205,8 @@ func TestSetRateIsAdvisedWhereItWorks(t *testing.T) {
 		"a short keep-alive":                  {[]act{noType, hash("keepAliveTime", 1000), value(9), grant(1, 0)}, "rrl set-rate .*--keep-alive 1m0s"},
 		"a long keep-alive":                   {[]act{noType, hash("keepAliveTime", 120_000), value(9), grant(1, 0)}, "rrl set-rate .*--keep-alive 2m0s"},
 		"a keep-alive and no interval":        {[]act{rate(0), unset("interval"), hash("keepAliveTime", 1000)}, "rrl set-rate .*--interval D .*--keep-alive 1s"},
-		"another's value":                     {[]act{noType, hash("team", "a"), value("hello"), grantOf(id, 1, 0), valueOf(id, 9)}, "^find out who writes to"},
+		"another's value":                     {[]act{noType, hash("team", "a"), value("hello"), grantOf(id, 1, 0), valueOf(id, 9)}, "^find out who writes to \"{NAME}:value\""},
+		"another's value and set":             {[]act{noType, hash("team", "a"), value("hello"), member("", []byte("alice"), 0), grantOf(id, 1, 0), valueOf(id, 9)}, "^find out who writes to \"{NAME}:permits\""},
 		"another's field, and clients":        {[]act{noType, hash("team", "a"), grantOf(id, 1, 0), valueOf(id, 9)}, "rrl set-rate .*--type per_client --client"},
 		"another's field, no clients' grants": {[]act{noType, hash("team", "a"), value(9), grant(1, 0)}, "rrl set-rate .*--type overall"},
 		"a value that is a list":              {[]act{rate(0), unset("type"), aList("value")}, "^give one of the two another name$"},
@@ -214,7 +216,7 @@ func TestSetRateIsAdvisedWhereItWorks(t *testing.T) {
 			w.do(c.acts...)
 			list := slices.DeleteFunc(w.findings("malformed"), func(f Finding) bool { return f.Check != "malformed" })
 			require.Len(t, list, 1)
-			require.Regexp(t, c.fix, list[0].Fix)
+			require.Regexp(t, strings.ReplaceAll(c.fix, "NAME", regexp.QuoteMeta(w.name)), list[0].Fix)
 		})
 	}
 }

@@ -121,8 +121,11 @@ func (p *patient) wrongType() (list []Finding) {
 			fix := say("give one of the two another name; if %s: %s%s%s", when, before, move, then).after(wait).only(when)
 			if i == 0 {
 				when = say("%s, and N and D stand for the limiter's rate", when)
-				set, _ := p.setRate(nil, move)
-				fix = say("give one of the two another name; if %s: %s", when, set.only(when))
+				if set, _ := p.setRate(nil, move); len(set.runs) == 0 {
+					fix = word("give one of the two another name")
+				} else {
+					fix = say("give one of the two another name; if %s: %s", when, set.only(when))
+				}
 			}
 			if i < 2 && strange(st) { // what would follow reclaims members of that other program
 				fix = word("give one of the two another name")
@@ -205,6 +208,11 @@ func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, un
 // refused reports whether set-rate would take what is there, once the hash was moved away if moved is true, for another program's: see
 // [survey.Survey.Writable].
 func (p *patient) refused(typ permit.Type, moved bool) bool {
+	for i, typ := range p.main.Types[1:] {
+		if typ != "none" && typ != survey.KeyTypes[i+1] {
+			return true
+		}
+	}
 	hash, grants := !moved && p.main.HashShows(), p.main.GrantsShow()
 	if !hash && !grants && (p.main.HasValue || p.main.Count > 0) {
 		return true
@@ -411,9 +419,13 @@ func family(y wire.Layout) string {
 	return ""
 }
 
-// who returns what is to be done about members that no limiter writes.
+// who returns what is to be done about a value, or about members, that no limiter writes.
 func (p *patient) who(st *survey.State) Text {
-	return say("find out who writes to %q; %s shows the bytes", st.Keys[2], showing(p.rrl("inspect", "--members")))
+	key := st.Keys[2]
+	if st.Types[2] == "none" {
+		key = st.Keys[1]
+	}
+	return say("find out who writes to %q; %s shows the bytes", key, showing(p.rrl("inspect", "--members")))
 }
 
 // layouts finds members that some version of Redisson that writes here cannot read.
@@ -606,9 +618,13 @@ func (p *patient) ttl() (list []Finding) {
 			if st.TTLs[1] != -1 && st.TTLs[2] != -1 {
 				s, when = Info, say("and expires in %v", max(st.TTLs[1], st.TTLs[2]).Round(time.Second))
 			}
-			used, not := word("the limiter is still used, and N and D stand for its rate"), word("it is not, and an interval has passed since the last grant")
+			used, not := word("the limiter is still used, and N and D stand for its rate"), word("nobody uses it any more, and an interval has passed since the last grant")
+			gone := run(p.cli("unlink", st.Keys[1], st.Keys[2])).only(not)
 			set, _ := p.setRate(nil)
-			fix := say("if %s: %s, which keeps the permits in use; if %s: %s", used, set.only(used), not, run(p.cli("unlink", st.Keys[1], st.Keys[2])).only(not))
+			fix := say("if %s: %s, which keeps the permits in use; if %s: %s", used, set.only(used), not, gone)
+			if len(set.runs) == 0 {
+				fix = say("%s; if %s: %s", set, not, gone)
+			}
 			list = append(list, p.of(st, "remains", s, fix, "there is no hash %q; what is left has %s %s", p.name, Counted(st.Count, "member"), when))
 		}
 		return list

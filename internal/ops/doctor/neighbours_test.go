@@ -107,7 +107,7 @@ func TestNeighboursOfALimiter(t *testing.T) {
 		"clients":      {[]act{rate(1), grantOf(":a", 1, 0), valueOf(":a", 9), valueOf("", "hello"), text(":profile"), number(":7"), valueOf(":8", 3), ids, number(":9")}, "", ""},
 		"another type": {append(inUse[:3:3], text(":profile"), number(":7"), ids, number(":9")), "", ""},
 		"the limiter gone": {[]act{grantOf(":a", 1, 0), valueOf(":a", 9), value(7), func(w *ward) { w.do(redisDo("rpush", w.key("permits"), "x")) }}, "remains",
-			"its rate: find out who writes to \"{NAME}:permits\".*unlink '{NAME}:value:a' '{NAME}:permits:a'"},
+			"find out who writes to \"{NAME}:permits\".* shows the bytes; if nobody uses it any more, .*unlink '{NAME}:value:a' '{NAME}:permits:a'"},
 		"members":           {append(inUse[:3:3], member("", []byte("precious member"), 0)), "layouts", "1 of a layout that no .*find out who writes to \"{NAME}:permits\""},
 		"members as of old": {append(inUse[:3:3], member("", []byte("user0001"), 0)), "layouts", "1 of a layout that no .*find out who writes to \"{NAME}:permits\""},
 	} {

@@ -308,20 +308,21 @@ func (f *finder) emit(ctx context.Context, node Node, names []string) error {
 	if err != nil {
 		return err
 	}
+	f.show(slices.DeleteFunc(list, func(l *Limiter) bool { return !f.first(l.Name) }))
+	return nil
+}
+
+// show yields limiters that have been read.
+func (f *finder) show(list []*Limiter) {
 	for _, l := range list {
-		if !f.first(l.Name) {
-			continue
-		}
-		if l.unread != nil {
+		switch {
+		case l.unread != nil:
 			f.rejected.add(l.Name, l.unread)
-			continue
-		}
-		if !f.yield(l, nil) {
+		case !f.yield(l, nil):
 			f.done = true
-			return nil
+			return
 		}
 	}
-	return nil
 }
 
 // emitRemains yields those of the names that have no hash of a limiter. Their keys of state may be those of the name in
@@ -341,6 +342,7 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 	if err := f.exec(ctx, p); err != nil {
 		return err
 	}
+	var list, hashed []*Limiter
 	for _, name := range names {
 		l := &Limiter{Kind: Remains, State: &State{Name: name, Node: node.Addr, Time: now.Val(), TTLs: [3]time.Duration{-2}, Problem: permit.ErrNotInitialized}}
 		live, err := false, now.Err()
@@ -371,10 +373,16 @@ func (f *finder) emitRemains(ctx context.Context, node Node, names []string) err
 		case live:
 		case err != nil:
 			f.rejected.add(name, err)
-		case !f.yield(l, nil):
-			f.done = true
-			return nil
+		case l.Kind == Live:
+			hashed = append(hashed, l)
+			fallthrough
+		default:
+			list = append(list, l)
 		}
 	}
+	if err := f.details(ctx, node.Client, hashed); err != nil {
+		return err
+	}
+	f.show(list)
 	return nil
 }

@@ -3,6 +3,7 @@
 package survey
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -143,6 +144,33 @@ func TestFind(t *testing.T) {
 	cancel()
 	_, errs = found(ctx, New(rdb), Query{})
 	require.Equal(t, []error{context.Canceled}, errs)
+}
+
+// TestFindByClients has PER_CLIENT limiters whose hash does not show one, as it has a field of somebody else. They are found by what their clients
+// hold, with all that a list shows of a limiter; others' keys of such names are not.
+func TestFindByClients(t *testing.T) {
+	rdb, ctx, base := redistest.Client(t), t.Context(), redistest.Key(t)
+	for _, field := range []string{"rate", "interval", "keepAliveTime", ""} {
+		for _, client := range []string{":a", ":285475da-9152-4c83-822a-67ee2f116a79"} {
+			ours, others := base+field+client, base+field+client+"-others"
+			for _, name := range []string{ours, others} {
+				set(t, rdb, name, "1", 5, 10_000)
+				do(t, rdb, "hset", name, "team", "a", cmp.Or(field, "type"), "x")
+				do(t, rdb, "pexpire", name, 60_000)
+				do(t, rdb, "set", "{"+name+"}:value"+client, 3)
+			}
+			put(t, rdb, "{"+ours+"}:permits"+client, 1, rdb.Time(ctx).Val())
+			do(t, rdb, "zadd", "{"+others+"}:permits"+client, 1, "alice")
+		}
+	}
+	list, errs := found(ctx, New(rdb), Query{Match: base + "*", Remains: true, Broken: true})
+	require.Empty(t, errs)
+	require.Len(t, list, 8)
+	for name, l := range list {
+		require.NotContains(t, name, "others")
+		require.Equal(t, Live, l.Kind, name)
+		require.Positive(t, l.TTLs[0], name)
+	}
 }
 
 // Keys in braces belong to the name without them, unless only the name with them has a hash.
