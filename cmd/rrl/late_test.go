@@ -85,6 +85,7 @@ func TestLateAdvice(t *testing.T) {
 		"keep-alive 1.5 is mended":           {"malformed", hset("keepAliveTime", "1.5"), hset("keepAliveTime", 3_600_000), both},
 		"keep-alive of letters is mended":    {"malformed", hset("keepAliveTime", "abc"), hset("keepAliveTime", 3_600_000), both},
 		"keep-alive of letters, no hash":     {"malformed", hset("keepAliveTime", "abc"), deleted, both},
+		"an empty keep-alive, no hash":       {"malformed", hset("keepAliveTime", ""), deleted, both},
 		"keep-alive of letters, and no more": {"malformed", hset("keepAliveTime", "abc"), func(b *sickbed) { deleted(b); b.do("del", b.key(1), b.key(2)) }, both},
 	} {
 		for _, client := range c.clients {

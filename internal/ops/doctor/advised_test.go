@@ -209,6 +209,7 @@ func TestSetRateIsAdvisedWhereItWorks(t *testing.T) {
 		"another's value and set":             {[]act{noType, hash("team", "a"), value("hello"), member("", []byte("alice"), 0), grantOf(id, 1, 0), valueOf(id, 9)}, "^find out who writes to \"{NAME}:permits\""},
 		"another's field, and clients":        {[]act{noType, hash("team", "a"), grantOf(id, 1, 0), valueOf(id, 9)}, "rrl set-rate .*--type per_client --client"},
 		"another's field, no clients' grants": {[]act{noType, hash("team", "a"), value(9), grant(1, 0)}, "rrl set-rate .*--type overall"},
+		"clients of an OVERALL one":           {[]act{rate(0), unset("rate"), hash("team", "a"), grantOf(id, 1, 0), valueOf(id, 9)}, "share the permits: find out who writes to \"NAME\".*set-rate.*per_client"},
 		"a value that is a list":              {[]act{rate(0), unset("type"), aList("value")}, "^give one of the two another name$"},
 	} {
 		t.Run(name, func(t *testing.T) {

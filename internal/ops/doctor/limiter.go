@@ -419,11 +419,11 @@ func family(y wire.Layout) string {
 	return ""
 }
 
-// who returns what is to be done about a value, or about members, that no limiter writes.
+// who returns what is to be done about members that no limiter writes; without any, about the value, or the hash.
 func (p *patient) who(st *survey.State) Text {
 	key := st.Keys[2]
-	if st.Types[2] == "none" {
-		key = st.Keys[1]
+	for i := 1; i >= 0 && st.Types[i+1] == "none"; i-- {
+		key = st.Keys[i]
 	}
 	return say("find out who writes to %q; %s shows the bytes", key, showing(p.rrl("inspect", "--members")))
 }
