@@ -123,6 +123,7 @@ func TestErrorsInChinese(t *testing.T) {
 	texts := []string{`wrong type: "{a…}:permits" is a string, not a zset`, `wrong type: "a" is not a hash`, `ratelimiter: malformed limiter: type is "7"`,
 		`ratelimiter: malformed limiter: a member of 2 bytes (7878) has no known layout`, `ratelimiter: not initialized: there is no limiter "a", and nothing that it has left behind`,
 		`ratelimiter: not initialized: there is no limiter "a", and what has keys of that name looks like none of ours`,
+		`ratelimiter: not initialized: there is no limiter "a", and its keys are those of the limiter "{a}"`,
 		`it looks like none of ours: nothing in "a", "{a}:value" shows that it is a limiter's; nothing was changed`, `ratelimiter: permits exceed rate: asked for 7 permits of "a", whose rate is 5`}
 	source := string(redistest.Must(os.ReadFile("change.go"))(t))
 	for _, m := range regexp.MustCompile(`formError\{(?:errors\.New|fmt\.Errorf)\("([^"]+)"`).FindAllStringSubmatch(source, -1) {

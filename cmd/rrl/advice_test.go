@@ -259,6 +259,7 @@ func harmsOfLimiters() map[string]harm {
 		"type 7":                              {hset("type", 7), "malformed", `type is "7"`, doctor.Critical},
 		"type 7, rate x":                      {hset("type", 7, "rate", "x"), "malformed", `type is "7"`, doctor.Critical},
 		"keep-alive 1.5":                      {hset("keepAliveTime", "1.5"), "malformed", `keepAliveTime is "1.5"`, doctor.Critical},
+		"keep-alive of bytes":                 {hset("keepAliveTime", "a\x00b"), "malformed", `keepAliveTime is "a\x00b"`, doctor.Critical},
 		"no hash":                             {func(b *sickbed) { b.do("del", b.name) }, "remains", "there is no hash", doctor.Warning},
 		"no hash, with TTLs":                  {both(func(b *sickbed) { b.do("del", b.name) }, expire(1, time.Hour), expire(2, time.Hour)), "remains", "there is no hash", doctor.Info},
 		"short hash":                          {expire(0, time.Minute), "ttl", "the limiter expires in", doctor.Warning},

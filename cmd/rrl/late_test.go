@@ -83,6 +83,7 @@ func TestLateAdvice(t *testing.T) {
 		"type 7, the hash gone":              {"malformed", hset("type", 7), deleted, both},
 		"type 7, the hash a list":            {"malformed", hset("type", 7), func(b *sickbed) { deleted(b); b.do("rpush", b.name, "x") }, both},
 		"keep-alive 1.5 is mended":           {"malformed", hset("keepAliveTime", "1.5"), hset("keepAliveTime", 3_600_000), both},
+		"keep-alive of bytes is mended":      {"malformed", hset("keepAliveTime", "a\x00b"), hset("keepAliveTime", 3_600_000), both},
 		"keep-alive of letters is mended":    {"malformed", hset("keepAliveTime", "abc"), hset("keepAliveTime", 3_600_000), both},
 		"keep-alive of letters, no hash":     {"malformed", hset("keepAliveTime", "abc"), deleted, both},
 		"an empty keep-alive, no hash":       {"malformed", hset("keepAliveTime", ""), deleted, both},

@@ -361,7 +361,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 	var fix Text
 	switch {
 	case p.twin != "":
-		fix = first("shared-keys")
+		fix = keysFirst
 	case !p.reachesOthers():
 		fix = run(set).onlyIf(ConditionOf(want, p.main))
 	}
@@ -393,7 +393,7 @@ func (p *patient) examine() (list []Finding) {
 	// What is right for one of two limiters that have the same keys is wrong for the other.
 	for i := range list {
 		if p.twin != "" && len(list[i].FixText.runs) > 0 {
-			list[i].advise(first("shared-keys"))
+			list[i].advise(keysFirst)
 		}
 	}
 	return list

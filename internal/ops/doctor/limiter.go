@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"crypto/sha1"
 	"errors"
 	"fmt"
 	"maps"
@@ -70,8 +71,11 @@ func (p *patient) healable() Text {
 // heal returns what heals a state.
 func (p *patient) heal(st *survey.State) Text { return run(p.healing(st)).onlyIf(p.healable()) }
 
-// first refers to another finding, without which the advice would end with an error, or do harm.
-func first(check string) Text { return say("settle the finding %s first", check) }
+// Until another finding is settled, an advice may end with an error, or do harm.
+var (
+	keysFirst = word("settle the finding shared-keys first")
+	hashFirst = word("settle the finding malformed first")
+)
 
 // foreign reports whether a key of the limiter holds something else, so that set-rate ends with an error. That is a finding of its own.
 func (p *patient) foreign() bool {
@@ -267,15 +271,15 @@ func (p *patient) setting(field, value string) Text {
 	return run(commands[:min(1+manyKeys, len(commands))]...)
 }
 
-// setField gives a field of a hash a value if it still has the one that was seen, or none: with another type the permits in use would be
-// forgotten of a limiter that somebody has repaired meanwhile.
-const setField = `if redis.call("exists", KEYS[1]) == 1 and (redis.call("hget", KEYS[1], ARGV[1]) or "") == ARGV[3] then return redis.call("hset", KEYS[1], ARGV[1], ARGV[2]) end`
+// setField gives a field of a hash a value if it still has the one that was seen, of which ARGV[3] may be the SHA-1, or none: with another type
+// the permits in use would be forgotten of a limiter that somebody has repaired meanwhile.
+const setField = `local v = redis.call("hget", KEYS[1], ARGV[1]) or "" if redis.call("exists", KEYS[1]) == 1 and (v == ARGV[3] or redis.sha1hex(v) == ARGV[3]) then return redis.call("hset", KEYS[1], ARGV[1], ARGV[2]) end`
 
 // hset returns the command that gives a field of the hash a value.
 func (p *patient) hset(field, value string) Cmd {
 	was := p.main.Fields[field]
 	if ShellQuote(was) == NoCommand {
-		return p.cli("hset", p.name, field, value)
+		was = fmt.Sprintf("%x", sha1.Sum([]byte(was)))
 	}
 	return p.cli("eval", setField, "1", p.name, field, value, was)
 }

@@ -36,7 +36,7 @@ func (p *patient) coolDown() []Finding {
 	}
 	fix := run(p.rrl("lift", "--write")).onlyIf(word("it should end now"))
 	if p.main.Problem != nil { // lift would end with an error
-		fix = first("malformed")
+		fix = hashFirst
 	}
 	f := p.of(p.main, "cool-down", s, fix, "%s", found)
 	f.waiting = waiting
