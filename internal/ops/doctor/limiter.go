@@ -697,8 +697,8 @@ func (p *patient) unused(fix Text, states ...*survey.State) Text {
 	return say("after %v: %s", left, fix.after(left))
 }
 
-// manyKeys is of how many clients the keys are named in a command.
-const manyKeys = 20
+// manyKeys is of how many clients the keys are named in a command. A terminal cuts lines after 4096 bytes.
+const manyKeys = 12
 
 // unlinkUnused deletes the keys of states, a value and a set each, unless the type is another one than was seen by now, or a set has a newer
 // member: somebody may have come back.
