@@ -113,16 +113,16 @@ type server struct {
 }
 
 func (s *server) run(ctx context.Context, ln net.Listener, hup <-chan os.Signal) error {
-	ended := make(chan error, 1)
+	ended, tls := make(chan error, 1), s.http.TLSConfig != nil
 	go func() {
-		if s.http.TLSConfig != nil {
+		if tls {
 			ended <- s.http.ServeTLS(ln, "", "")
 		} else {
 			ended <- s.http.Serve(ln)
 		}
 	}()
-	s.log.Info("listening", "addr", ln.Addr().String(), "tls", s.http.TLSConfig != nil)
-	if host, _, _ := net.SplitHostPort(ln.Addr().String()); s.http.TLSConfig == nil && !net.ParseIP(host).IsLoopback() {
+	s.log.Info("listening", "addr", ln.Addr().String(), "tls", tls)
+	if host, _, _ := net.SplitHostPort(ln.Addr().String()); !tls && !net.ParseIP(host).IsLoopback() {
 		s.log.Warn("requests and the token reach the gateway unencrypted: give --tls-cert and --tls-key")
 	}
 	for {

@@ -52,19 +52,21 @@ func keepBody(r *http.Request) *keptBodies {
 	return k
 }
 
-// readAhead reads what is kept of the client's body while the request waits. Over HTTP/1 a server sees only then whether the client leaves.
-func (k *keptBodies) readAhead(waits func() bool) {
+// readAhead reads the client's body while the request waits, if it is no longer than aheadMost, and returns the error of the body. Over HTTP/1
+// a server sees only after the body whether the client leaves.
+func (k *keptBodies) readAhead(waits func() bool) error {
 	p := make([]byte, 8<<10)
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for waits() && !k.lost && k.err == nil && len(k.kept) < KeptBody {
+	for waits() && !k.lost && k.err == nil && len(k.kept) <= aheadMost {
 		if k.reading {
 			k.more.Wait()
 			continue
 		}
-		n, _ := k.read(p[:min(len(p), KeptBody-len(k.kept))]) // the error is in k
+		n, _ := k.read(p) // the error is in k
 		k.kept = append(k.kept, p[:n]...)
 	}
+	return k.err
 }
 
 // read reads from the source, without the lock.

@@ -60,6 +60,78 @@ func TestEarlyResponseLosesNoBody(t *testing.T) {
 	}
 }
 
+// TestBodyAfterItsResponse has the platform end its response, with or without a length, before it has the body. The client has it at once. A
+// client that sends no more is left after unreadTimeout. One that reads only when it has sent all can do so.
+func TestBodyAfterItsResponse(t *testing.T) {
+	for name, post := range posts {
+		for length, body := range map[int64]string{-1: "no", 0: "", 2: "no"} { // the response
+			base := platform(func(r *http.Request) (*http.Response, error) {
+				go func() { _, _ = io.Copy(io.Discard, r.Body) }()
+				return &http.Response{StatusCode: 401, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(body)), ContentLength: length, Request: r}, nil
+			})
+			for _, pieces := range []int{0, 1, 10} {
+				t.Run(fmt.Sprint(name, " ", length, " ", pieces), func(t *testing.T) {
+					served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
+						s := p.dial("192.0.2.1:1000").send("%s", postHeader+post.header)
+						synctest.Wait()
+						require.Contains(t, s.all(), "401 Unauthorized")
+						for range pieces {
+							_, err := io.WriteString(s.Conn, post.piece)
+							if len(post.piece) <= 10_000 {
+								require.NoError(t, err)
+							}
+							time.Sleep(unreadTimeout / 20)
+						}
+						if pieces == 10 && post.end != "" {
+							_, err := io.WriteString(s.Conn, post.end)
+							require.NoError(t, err)
+						}
+						time.Sleep(unreadTimeout + time.Second)
+						synctest.Wait()
+						require.NotZero(t, s.left())
+						require.LessOrEqual(t, s.left(), unreadTimeout+time.Second)
+						require.True(t, length >= 0 || strings.HasSuffix(s.all(), "0\r\n\r\n"), "%q", s.all())
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestRejectionBesideABody has clients send a part of their bodies. A rejection comes when the wait is over, however long it is and
+// whatever is missing, and unreadTimeout later at most if the request did not wait; then the connection is closed.
+func TestRejectionBesideABody(t *testing.T) {
+	for name, header := range map[string]string{"short": "Content-Length: 1000\r\n", "chunks": "Transfer-Encoding: chunked\r\n", "long": "Content-Length: 900000\r\n"} {
+		for _, wait := range []time.Duration{0, 20 * time.Second} {
+			t.Run(fmt.Sprint(name, " ", wait), func(t *testing.T) {
+				served(t, 0, says(200, "ok"), func(t *testing.T, p *pipes, _ *reports) {
+					useUp(p, 3)
+					s := p.dial("192.0.2.1:1001").send("%s", postHeader+header+fmt.Sprintf("Prefer: wait=%d\r\n\r\n", int(wait.Seconds()))+"3\r\nxxx\r\n")
+					time.Sleep(wait)
+					synctest.Wait()
+					if wait == 0 {
+						time.Sleep(unreadTimeout)
+						synctest.Wait()
+					}
+					require.Contains(t, s.all(), "429 Too Many Requests")
+					require.True(t, strings.HasSuffix(s.all(), "}"), "%q", s.all())
+					time.Sleep(unreadTimeout + time.Second)
+					synctest.Wait()
+					require.NotZero(t, s.left())
+				})
+			})
+		}
+	}
+}
+
+// useUp uses up so many permits, of which there are 3 a minute.
+func useUp(p *pipes, permits int) {
+	for range permits {
+		p.dial("192.0.2.1:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
+	}
+	synctest.Wait()
+}
+
 // TestWhoLeavesTheQueue has clients of HTTP/1 leave while their requests with bodies wait, or between the pieces of their bodies. No
 // permit is taken for them, and none of them reaches the platform. One who stays has the next permit.
 func TestWhoLeavesTheQueue(t *testing.T) {
@@ -79,10 +151,7 @@ func TestWhoLeavesTheQueue(t *testing.T) {
 					return says(200, fmt.Sprintf("got %d", n))(r)
 				})
 				served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
-					for range 3 { // the permits of a minute
-						p.dial("192.0.2.1:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
-					}
-					synctest.Wait()
+					useUp(p, 3)
 					require.EqualValues(t, 3, sent.Load())
 					var left []*stranger
 					all := postHeader + post.header + strings.Repeat(post.piece, pieces)
@@ -115,19 +184,18 @@ func TestWhoLeavesTheQueue(t *testing.T) {
 }
 
 // TestNothingIsReadAheadThatIsNotAskedFor checks that a client which asks whether to send its body is not told to before there is a
-// permit, and that one whose body stops coming while its request waits gets 408.
+// permit, that one whose body stops coming while its request waits gets 408, and one whose body is none gets 400.
 func TestNothingIsReadAheadThatIsNotAskedFor(t *testing.T) {
 	served(t, 0, says(200, "ok"), func(t *testing.T, p *pipes, _ *reports) {
-		for range 6 { // the permits of two minutes
-			p.dial("192.0.2.1:1000").send("%s", "GET /a.example.com/ HTTP/1.1\r\nHost: x\r\n"+authorized+"\r\n")
-		}
-		synctest.Wait()
+		useUp(p, 6)
 		asks := p.dial("192.0.2.1:1001").send("%s", postHeader+"Content-Length: 10\r\nExpect: 100-continue\r\n\r\n")
+		broken := p.dial("192.0.2.1:1003").send("%s", postHeader+"Transfer-Encoding: chunked\r\n\r\nno size\r\n")
 		stops := p.dial("192.0.2.1:1002").send("%s", postHeader+"Content-Length: 10\r\n\r\nx")
 		time.Sleep(stallTimeout - time.Second)
 		synctest.Wait()
 		require.Empty(t, asks.all())
 		require.Empty(t, stops.all())
+		require.Contains(t, broken.all(), "400 Bad Request")
 		time.Sleep(3 * time.Second)
 		synctest.Wait()
 		require.Contains(t, stops.all(), "408 Request Timeout")

@@ -52,8 +52,12 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				}
 			}
 			p := pr.In.Context().Value(pendingKey{}).(*pending)
-			if p.body = keepBody(pr.Out); p.body != nil && p.client.http1 && pr.In.Header.Get("Expect") == "" {
-				p.ahead = time.AfterFunc(aheadAfter, func() { p.body.readAhead(func() bool { return p.Load() == waiting && pr.In.Context().Err() == nil }) })
+			if p.body = keepBody(pr.Out); p.body != nil && p.client.http1 && pr.In.Header.Get("Expect") == "" && pr.In.ContentLength <= aheadMost {
+				p.ahead = time.AfterFunc(aheadAfter, func() {
+					if err := p.body.readAhead(func() bool { return p.Load() == waiting }); errors.Is(err, errClientBody) {
+						p.cancel(err)
+					}
+				})
 			}
 		},
 		ModifyResponse: func(resp *http.Response) error {
@@ -91,7 +95,7 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	defer cancel(nil)
-	p := &pending{}
+	p := &pending{cancel: cancel}
 	defer context.AfterFunc(g.stopping, func() {
 		if p.CompareAndSwap(waiting, stopped) {
 			cancel(errStopping)
@@ -105,19 +109,23 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	out := r.WithContext(ctx)
 	if hasBody(r) { // the server goes on using r and its Body
 		body := newClientBody(rec, r)
-		defer func() {
-			if body.end(); p.ahead != nil {
-				p.ahead.Stop()
-			}
-		}()
+		defer body.leave()
 		out.Body, p.client = body, body
 	}
-	g.proxy.ServeHTTP(rec, out)
-	rec.strip()
+	g.proxy.ServeHTTP(rec, out) // it panics if the response is cut
+	if rec.strip(); p.ahead != nil {
+		p.ahead.Stop()
+	}
+	if p.client != nil {
+		p.client.end()
+	}
 }
 
-// aheadAfter is for how long a request waits before its body is read ahead. Most do not wait at all.
-const aheadAfter = 10 * time.Millisecond
+// A request whose body is no longer than aheadMost has it read ahead when it has waited for aheadAfter; most do not wait at all.
+const (
+	aheadAfter = 10 * time.Millisecond
+	aheadMost  = 256 << 10
+)
 
 // A pending is a request without a response. It records whether the request still waits for its permits, because
 // Shutdown ends only those.
@@ -125,6 +133,7 @@ type pending struct {
 	atomic.Int32
 	client  *clientBody // nil without one
 	body    *keptBodies
+	cancel  context.CancelCauseFunc
 	ahead   *time.Timer // reads the body if the request waits; nil if that is of no use
 	reached atomic.Bool // it had a connection to the platform
 	allowed bool        // its host, by the rules by which it goes: see hosts.witness

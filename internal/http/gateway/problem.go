@@ -3,6 +3,7 @@
 package gateway
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -72,12 +73,15 @@ func (no *problem) write(rec *recorder) {
 	if no.header[0] != "" {
 		h.Set(no.header[0], no.header[1])
 	}
-	rec.WriteHeader(no.Status)
+	var body []byte
 	if no.form != nil {
-		_, _ = rec.Write(no.form.body) // this and the next fail only when the client has gone
-		return
+		body = no.form.body
+	} else if b, err := json.Marshal(no); err == nil { // as it always is
+		body = append(b, '\n')
 	}
-	_ = json.NewEncoder(rec).Encode(no)
+	h.Set("Content-Length", strconv.Itoa(len(body))) // it ends before the client's body is read
+	rec.WriteHeader(no.Status)
+	_, _ = rec.Write(body) // it fails only when the client has gone
 }
 
 func denied(status int, title, detail string) *problem {
@@ -121,6 +125,9 @@ func stopping() *problem {
 
 // reject writes the response to a request that the Transport did not send, or that the platform did not respond to.
 func reject(w http.ResponseWriter, r *http.Request, err error) {
+	if p, ok := r.Context().Value(pendingKey{}).(*pending); ok {
+		p.client.rejected(w.Header())
+	}
 	problemOf(r, err).write(w.(*recorder)) // the one that forward has
 }
 
@@ -137,8 +144,11 @@ func problemOf(r *http.Request, err error) *problem {
 		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
 	}
 	var e *httplimit.Error
-	if !errors.As(err, &e) {
+	switch cause := context.Cause(r.Context()); {
+	case !errors.As(err, &e):
 		return unanswered(r, err)
+	case errors.Is(cause, errClientBody): // it was read while the request waited
+		return unreadable(cause, false)
 	}
 	no := &problem{Detail: string(e.Reason), Limiter: e.Limiter, code: "proxy_internal_response"}
 	switch {
@@ -152,6 +162,12 @@ func problemOf(r *http.Request, err error) *problem {
 	return no
 }
 
+// unreadable returns the problem of a client's body.
+func unreadable(err error, sent bool) *problem {
+	return &problem{Title: "The request's body cannot be read", Status: http.StatusBadRequest, Detail: httplimit.Redact(err).Error(),
+		code: "http_request_error", sent: sent, header: [2]string{"Connection", "close"}}
+}
+
 // unanswered returns the problem of a request that got its permits, and then no response because of err.
 func unanswered(r *http.Request, err error) *problem {
 	reason := httplimit.Redact(err) // its text names addresses at most: an http.Transport leaves the URL to its Client
@@ -162,7 +178,7 @@ func unanswered(r *http.Request, err error) *problem {
 	case r.Context().Err() != nil:
 		return &problem{Title: "The client closed the request", Status: statusClosed, code: "connection_terminated", sent: true}
 	case errors.Is(err, errClientBody):
-		return &problem{Title: "The request's body cannot be read", Status: http.StatusBadRequest, Detail: reason.Error(), code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
+		return unreadable(err, true)
 	case p != nil && p.reached.Load():
 	case errors.As(err, &cert):
 		return &problem{Title: "The platform's certificate is not valid", Status: http.StatusBadGateway, Detail: reason.Error(), code: "tls_certificate_error", reason: reason}

@@ -54,31 +54,29 @@ var (
 )
 
 // A clientBody is the body of a request that is forwarded. Each Read waits no longer than stallTimeout. Between two, however long the
-// platform takes, nothing is bounded.
+// platform takes, nothing is bounded. There is one Read at a time.
 type clientBody struct {
 	io.ReadCloser
-	mu      sync.Mutex
-	control *http.ResponseController // nil when the handler returns: it must not be used then
+	control *http.ResponseController // not to be used when it is over
 	http1   bool
+
+	mu      sync.Mutex
+	pause   sync.Cond // of Reads
+	reading bool
 	until   time.Time // when the Read fails that is under way, or failed the last one
 	ended   bool
+	over    bool // no Read begins any more, and what ends has no consequences
 }
 
 func newClientBody(w http.ResponseWriter, r *http.Request) *clientBody {
 	b := &clientBody{ReadCloser: r.Body, control: http.NewResponseController(w), http1: r.ProtoMajor == 1}
+	b.pause.L = &b.mu
 	b.deadline(time.Time{}) // the body may wait for permits
 	return b
 }
 
 // deadline sets when a Read fails. A ResponseWriter that is not net/http's may have none.
-func (b *clientBody) deadline(t time.Time) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.until = t
-	if b.control != nil {
-		_ = b.control.SetReadDeadline(t)
-	}
-}
+func (b *clientBody) deadline(t time.Time) { _ = b.control.SetReadDeadline(t) }
 
 // stalled reports whether no byte came for stallTimeout. It does so as soon as the deadline is over, whether or not the Read has
 // returned: with HTTP/1 the server cancels the request's context before that, as it does when the client leaves.
@@ -95,35 +93,35 @@ func (b *clientBody) overdue() bool { return !b.until.IsZero() && !time.Now().Be
 
 // Read is that of io.Reader.
 func (b *clientBody) Read(p []byte) (int, error) {
-	if b.stalled() {
-		return 0, errStalled
-	}
-	b.deadline(time.Now().Add(stallTimeout))
-	n, err := b.ReadCloser.Read(p)
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = errStalled // the deadline stays
-	case err == nil && b.http1:
-		b.pause() // that of the connection stays
-	default:
-		b.deadline(time.Time{}) // with HTTP/1 the server reads on, to see whether the client leaves
-		if err != nil && err != io.EOF {
-			err = fmt.Errorf("%w: %w", errClientBody, err)
-		}
-	}
-	if err != nil {
-		b.mu.Lock()
-		b.ended = true
-		b.mu.Unlock()
-	}
-	return n, err
-}
-
-// pause says that no Read is under way.
-func (b *clientBody) pause() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.until = time.Time{}
+	switch {
+	case b.over:
+		return 0, errBodyClosed
+	case b.overdue():
+		return 0, errStalled
+	}
+	b.until, b.reading = time.Now().Add(stallTimeout), true
+	b.deadline(b.until)
+	b.mu.Unlock()
+	n, err := b.ReadCloser.Read(p)
+	b.mu.Lock()
+	b.reading, b.ended = false, err != nil
+	b.pause.Broadcast()
+	switch {
+	case b.over: // which has a deadline of its own
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return n, errStalled // the deadline stays
+	case err == nil && b.http1:
+		b.until = time.Time{} // that of the connection stays
+	default:
+		b.until = time.Time{}
+		b.deadline(b.until) // with HTTP/1 the server reads on, to see whether the client leaves
+	}
+	if err != nil && err != io.EOF {
+		err = fmt.Errorf("%w: %w", errClientBody, err)
+	}
+	return n, err
 }
 
 // answered is told the header of the platform's response. Over HTTP/1, net/http throws away the rest of a short body before it writes a
@@ -139,14 +137,53 @@ func (b *clientBody) answered(h http.Header) {
 	}
 }
 
-// end ends the use of the ResponseWriter. The server may read what is left of the body, to use the connection again.
+// rejected is told the header of a response that is not the platform's. For that of HTTP/1 net/http would wait for a Read that is under way.
+func (b *clientBody) rejected(h http.Header) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch b.over = true; {
+	case b.ended || !b.http1:
+	case b.reading:
+		h.Set("Connection", "close")
+	default:
+		b.deadline(time.Now().Add(unreadTimeout)) // as net/http reads the rest of a short body first
+	}
+}
+
+// leave is called when the handler returns, or panics.
+func (b *clientBody) leave() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+}
+
+// unreadBytes is how much of a body is read that nobody needs, as net/http does. Some clients read no response before they have sent it.
+const unreadBytes = 256 << 10
+
+// end ends the use of the ResponseWriter. The server may read what is left of the body. Over HTTP/1 it would end a Read that is under
+// way, and with it what can be read of a body in chunks, and read on without a deadline. So the response is sent, and then the rest is read
+// here.
 func (b *clientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.ended && !b.overdue() {
-		_ = b.control.SetReadDeadline(time.Now().Add(unreadTimeout))
+	if b.over = true; !b.ended && !b.overdue() {
+		b.deadline(time.Now().Add(unreadTimeout))
 	}
-	b.control = nil
+	if !b.reading || !b.http1 {
+		return
+	}
+	b.mu.Unlock()
+	_ = b.control.Flush()
+	b.mu.Lock()
+	for b.reading {
+		b.pause.Wait()
+	}
+	if !b.ended {
+		_, _ = io.CopyN(io.Discard, b.ReadCloser, unreadBytes) // the connection is closed whatever this returns
+	}
 }
 
 // A Listener bounds what one source can take of a server: its connections, and the time of a write.
