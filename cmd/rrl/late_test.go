@@ -67,6 +67,12 @@ func TestLateAdvice(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		require.NoError(b, c.RateLimiter(b.name).Acquire(b.Context(), 7))
 	}
+	valueOf := func(b *sickbed) string { return redisson.NewKeys(b.name, gone).Value[ratelimiter.PerClient] }
+	permitsOf := func(b *sickbed) string { return redisson.NewKeys(b.name, gone).Permits[ratelimiter.PerClient] }
+	theirs := func(b *sickbed) {
+		b.do("del", permitsOf(b))
+		b.do("zadd", permitsOf(b), 3, "alice", 5, "bob")
+	}
 	both := []string{"", java}
 	for what, c := range map[string]struct {
 		check      string
@@ -74,6 +80,14 @@ func TestLateAdvice(t *testing.T) {
 		clients    []string
 	}{
 		"a client has come back":             {"dead-clients", left, granted, []string{java}},
+		"the interval is longer":             {"dead-clients", left, hset("interval", 24*3_600_000), []string{java}},
+		"the keys are of another program":    {"dead-clients", left, theirs, []string{java}},
+		"and its value is text":              {"dead-clients", left, func(b *sickbed) { theirs(b); b.do("set", valueOf(b), "page 7") }, []string{java}},
+		"and there is no set":                {"dead-clients", left, func(b *sickbed) { b.do("del", permitsOf(b), valueOf(b)); b.do("rpush", valueOf(b), "x") }, []string{java}},
+		"and it adds to the members":         {"dead-clients", left, func(b *sickbed) { b.do("zadd", permitsOf(b), 3, "alice") }, []string{java}},
+		"the hash is of another program":     {"dead-clients", left, func(b *sickbed) { deleted(b); hset("type", 1, "user", "alice")(b) }, []string{java}},
+		"an empty type, another's hash":      {"malformed", hset("type", ""), func(b *sickbed) { deleted(b); hset("user", "alice")(b) }, both},
+		"an empty keep-alive, another's":     {"malformed", hset("keepAliveTime", ""), func(b *sickbed) { deleted(b); hset("user", "alice")(b) }, both},
 		"the dead client's limiter is gone":  {"dead-clients", left, deleted, []string{java}},
 		"the type is set back":               {"other-type", otherType, back, both},
 		"the type is set back, and in use":   {"other-type", func(b *sickbed) { b.all = true; left(b) }, func(b *sickbed) { otherType(b); granted(b) }, []string{""}},

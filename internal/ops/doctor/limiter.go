@@ -40,6 +40,12 @@ func (p *patient) of(st *survey.State, check string, s Severity, fix Text, forma
 
 // rrl returns a command of rrl about the limiter.
 func (p *patient) rrl(command string, flags ...string) Cmd {
+	// What shows that the limiter is one may be in the keys of a client alone.
+	if command == "set-rate" || command == "lift" {
+		if l := p.main; l.Problem == nil && l.Rate.Type == permit.PerClient && !l.HashShows() && !l.GrantsShow() && len(p.clients) > 0 {
+			flags = append(flags, Flag("--client", p.clients[0].ClientID))
+		}
+	}
 	return p.to.At(p.main.Node).Command(command, []string{p.name}, flags...)
 }
 
@@ -102,12 +108,15 @@ func (p *patient) wrongType() (list []Finding) {
 				continue
 			}
 			key, away := st.Keys[i], redisson.Suffixed(p.name, "moved-"+want)
+			if st.ClientID != "" {
+				away += ":" + st.ClientID
+			}
 			move := p.cli("renamenx", key, away)
 			when, wait := say("the other program does not use %q any more", key), time.Duration(0)
 			var before Text
 			switch i {
 			case 1:
-				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end`, "2", key, away)
+				move = p.cli("eval", `if redis.call("renamenx", KEYS[1], KEYS[2]) == 1 then return redis.call("set", KEYS[1], 0) end return redis.error_reply("ERR the new name is taken")`, "2", key, away)
 			case 2:
 				if p.main.Problem != nil {
 					when = say("%s, and an interval has passed, in which every call failed, so that nothing is in use", when)
@@ -172,7 +181,7 @@ func (p *patient) asType(advice func(typ permit.Type) Text) Text {
 // the fields say, as far as that is sound. It reports whether somebody who knows the rate has to fill in N and D for the rest.
 func (p *patient) setRate(fields map[string]string, before ...Cmd) (fix Text, unknown bool) {
 	permits, interval, length := "--permits N", "--interval D", time.Duration(0)
-	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<53 {
+	if n := redisson.Instant(fields["rate"]); n >= 1 && n < 1<<32 { // set-rate takes no more
 		permits = fmt.Sprintf("--permits %.0f", n)
 	}
 	if n := redisson.Instant(fields["interval"]); n >= 1 && n < 1<<43 {
@@ -271,17 +280,24 @@ func (p *patient) setting(field, value string) Text {
 	return run(commands[:min(1+manyKeys, len(commands))]...)
 }
 
-// setField gives a field of a hash a value if it still has the one that was seen, of which ARGV[3] may be the SHA-1, or none: with another type
-// the permits in use would be forgotten of a limiter that somebody has repaired meanwhile.
-const setField = `local v = redis.call("hget", KEYS[1], ARGV[1]) or "" if redis.call("exists", KEYS[1]) == 1 and (v == ARGV[3] or redis.sha1hex(v) == ARGV[3]) then return redis.call("hset", KEYS[1], ARGV[1], ARGV[2]) end`
+// setField gives a field of a hash a value if it, and the rate, are still what was seen, or have that SHA-1: with another type the permits
+// in use would be forgotten of a limiter that somebody has repaired meanwhile. Without ARGV[4] there was no such field.
+const setField = `local function is(f, w) local v = redis.call("hget", KEYS[1], f) or nil return v == w or v and redis.sha1hex(v) == w end if redis.call("exists", KEYS[1]) == 1 and is("rate", ARGV[3] ~= "" and ARGV[3] or nil) and is(ARGV[1], ARGV[4]) then return redis.call("hset", KEYS[1], ARGV[1], ARGV[2]) end`
 
 // hset returns the command that gives a field of the hash a value.
 func (p *patient) hset(field, value string) Cmd {
-	was := p.main.Fields[field]
-	if ShellQuote(was) == NoCommand {
-		was = fmt.Sprintf("%x", sha1.Sum([]byte(was)))
+	seen := func(field string) string {
+		was := p.main.Fields[field]
+		if ShellQuote(was) == NoCommand {
+			return fmt.Sprintf("%x", sha1.Sum([]byte(was)))
+		}
+		return was
 	}
-	return p.cli("eval", setField, "1", p.name, field, value, was)
+	words := []string{"eval", setField, "1", p.name, field, value, seen("rate")}
+	if _, ok := p.main.Fields[field]; ok {
+		words = append(words, seen(field))
+	}
+	return p.cli(words...)
 }
 
 // noKeepAlive returns the end of a keep-alive that is none.
@@ -698,23 +714,24 @@ func (p *patient) unused(fix Text, states ...*survey.State) Text {
 }
 
 // manyKeys is of how many clients the keys are named in a command. A terminal cuts lines after 4096 bytes.
-const manyKeys = 12
+const manyKeys = 10
 
-// unlinkUnused deletes the keys of states, a value and a set each, unless the type is another one than was seen by now, or a set has a newer
-// member: somebody may have come back.
-const unlinkUnused = `local n = 0 if redis.call("hget", KEYS[1], "type") == ARGV[1] then for i = 2, #KEYS, 2 do local m = redis.call("zrange", KEYS[i + 1], -1, -1, "withscores") if not m[2] or tonumber(m[2]) <= tonumber(ARGV[2]) then n = n + redis.call("unlink", KEYS[i], KEYS[i + 1]) end end end return n`
+// unlinkUnused deletes the keys of states, a value and a set each, if type and interval of the limiter are still what was seen, and of
+// each state the value, how many members there are and the score of the newest: somebody may have come back, or the keys be somebody else's.
+const unlinkUnused = `local n = 0 if redis.call("hget", KEYS[1], "type") == ARGV[1] and redis.call("hget", KEYS[1], "interval") == ARGV[2] then for i = 2, #KEYS, 2 do local a, m = 3 * i / 2, redis.pcall("zrange", KEYS[i + 1], -1, -1, "withscores") if (redis.pcall("get", KEYS[i]) or "") == ARGV[a] and tostring(redis.pcall("zcard", KEYS[i + 1])) == ARGV[a + 1] and (m[2] or "") == ARGV[a + 2] then n = n + redis.call("unlink", KEYS[i], KEYS[i + 1]) end end end return n`
 
 // unlinking returns the command that deletes the keys of states that nobody uses.
 func (p *patient) unlinking(clients []*survey.State) Text {
-	keys, newest := []string{p.name}, 0.0
+	keys, seen := []string{p.name}, []string{p.main.Fields["type"], p.main.Fields["interval"]}
 	for _, st := range clients[:min(manyKeys, len(clients))] {
-		keys = append(keys, st.Keys[1], st.Keys[2])
-		for _, m := range st.Members {
-			newest = max(newest, m.Score)
+		newest := ""
+		if n := len(st.Members); n > 0 {
+			newest = strconv.FormatFloat(st.Members[n-1].Score, 'f', -1, 64)
 		}
+		keys, seen = append(keys, st.Keys[1], st.Keys[2]), append(seen, st.Value, strconv.FormatInt(st.Count, 10), newest)
 	}
 	words := append([]string{"eval", unlinkUnused, strconv.Itoa(len(keys))}, keys...)
-	fix := run(p.cli(append(words, p.main.Fields["type"], strconv.FormatFloat(newest, 'f', -1, 64))...))
+	fix := run(p.cli(append(words, seen...)...))
 	if n := len(clients) - manyKeys; n > 0 {
 		fix = say("%s; then %s, for the other %d", fix, showing(p.rrl("doctor")), n)
 	}

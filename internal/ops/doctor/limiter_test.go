@@ -331,7 +331,7 @@ func TestStates(t *testing.T) {
 				"if only Go and Redisson 3.38.0 or later use the limiter, which renew a TTL: rrl set-rate NAME --min-gap 6s --write"},
 		},
 		"a keep-alive that is no number": {
-			{acts{rate(0), hash("keepAliveTime", "abc"), value(9), grant(1, s)}, "malformed", Critical, `keepAliveTime is "abc"\n.*hset.* 1 NAME keepAliveTime 0 abc`},
+			{acts{rate(0), hash("keepAliveTime", "abc"), value(9), grant(1, s)}, "malformed", Critical, `keepAliveTime is "abc"\n.*hset.* 1 NAME keepAliveTime 0 10 abc`},
 			{acts{hash("keepAliveTime", "")}, "malformed", Critical, `keepAliveTime is ""`},
 			then(healthy, hash("keepAliveTime", -1)),
 		},
