@@ -53,7 +53,8 @@ func keepBody(r *http.Request) *keptBodies {
 }
 
 // readAhead reads the client's body while the request waits, if it is no longer than aheadMost, and returns the error of the body. Over HTTP/1
-// a server sees only after the body whether the client leaves.
+// a server sees only after the body whether the client leaves. Over HTTP/2 what is not read takes room from the other requests of the
+// connection.
 func (k *keptBodies) readAhead(waits func() bool) error {
 	p := make([]byte, 8<<10)
 	k.mu.Lock()

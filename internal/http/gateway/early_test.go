@@ -3,10 +3,14 @@
 package gateway
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -123,6 +127,84 @@ func TestRejectionBesideABody(t *testing.T) {
 		}
 	}
 }
+
+// overHTTP2 returns a client whose requests share a connection.
+func overHTTP2(p *pipes) *http.Client {
+	protocols := &http.Protocols{}
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1}}
+		return near, nil
+	}}}
+}
+
+// TestWhoWaitsLeavesRoom has requests with bodies wait on a connection of HTTP/2: another one passes.
+func TestWhoWaitsLeavesRoom(t *testing.T) {
+	for _, size := range []int{250_000, 3_000_000} {
+		served(t, 0, platform(func(r *http.Request) (*http.Response, error) {
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				return nil, err
+			}
+			return says(200, "ok")(r)
+		}), func(t *testing.T, p *pipes, _ *reports) {
+			useUp(p, 3)
+			c := overHTTP2(p)
+			defer c.CloseIdleConnections()
+			post := func(host string, size int) error {
+				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://gateway/"+host+"/", strings.NewReader(strings.Repeat("x", size)))
+				require.NoError(t, err)
+				r.Header.Set(TokenHeader, "sixteen-letters-")
+				resp, err := c.Do(r)
+				if err == nil {
+					defer resp.Body.Close()
+					if resp.StatusCode != 200 {
+						err = errors.New(resp.Status)
+					}
+				}
+				return err
+			}
+			require.NoError(t, post("b.example.com", 1))
+			var waiters sync.WaitGroup
+			for range 6 {
+				waiters.Go(func() { _ = post("a.example.com", size) }) // for two minutes
+			}
+			time.Sleep(time.Second)
+			began := time.Now()
+			require.NoError(t, post("b.example.com", 10_000))
+			require.Less(t, time.Since(began), time.Second)
+			waiters.Wait()
+		}, WithAllow("b.example.com"))
+	}
+}
+
+// TestHTTP2ClientThatDoesNotRead checks that a download which the client leaves no room for ends after stallTimeout.
+func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
+	var ended chan time.Duration
+	served(t, 0, platform(func(r *http.Request) (*http.Response, error) {
+		began := time.Now()
+		context.AfterFunc(r.Context(), func() { ended <- time.Since(began) })
+		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(endless{}), ContentLength: -1, Request: r}, nil
+	}), func(t *testing.T, p *pipes, _ *reports) {
+		ended = make(chan time.Duration, 1)
+		c := overHTTP2(p)
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://gateway/a.example.com/", nil)
+		require.NoError(t, err)
+		r.Header.Set(TokenHeader, "sixteen-letters-")
+		resp, err := c.Do(r)
+		require.NoError(t, err)
+		require.Equal(t, stallTimeout, <-ended)
+		_, err = io.Copy(io.Discard, resp.Body)
+		require.Error(t, err)
+		require.NoError(t, resp.Body.Close())
+		c.CloseIdleConnections()
+	})
+}
+
+// An endless reader has no end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // useUp uses up so many permits, of which there are 3 a minute.
 func useUp(p *pipes, permits int) {

@@ -52,7 +52,7 @@ func (g *Gateway) reverseProxy() *httputil.ReverseProxy {
 				}
 			}
 			p := pr.In.Context().Value(pendingKey{}).(*pending)
-			if p.body = keepBody(pr.Out); p.body != nil && p.client.http1 && pr.In.Header.Get("Expect") == "" && pr.In.ContentLength <= aheadMost {
+			if p.body = keepBody(pr.Out); p.body != nil && pr.In.Header.Get("Expect") == "" && pr.In.ContentLength <= aheadMost {
 				p.ahead = time.AfterFunc(aheadAfter, func() {
 					if err := p.body.readAhead(func() bool { return p.Load() == waiting }); errors.Is(err, errClientBody) {
 						p.cancel(err)

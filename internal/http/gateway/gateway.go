@@ -181,7 +181,8 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 // ServeHTTP forwards one request.
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
-	rec := &recorder{ResponseWriter: w, http10: !r.ProtoAtLeast(1, 1)}
+	rec := &recorder{ResponseWriter: w, http2: r.ProtoMajor == 2, http10: !r.ProtoAtLeast(1, 1)}
+	defer rec.bound() // what net/http writes afterwards
 	to, no := g.route(r)
 	defer func() { g.record(r, to, rec, start) }()
 	switch {

@@ -32,7 +32,8 @@ type recorder struct {
 	http.ResponseWriter
 	status  int
 	problem *problem // that the response says, if it is the Gateway's own
-	http10  bool     // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
+	http2   bool
+	http10  bool // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
 }
 
 // WriteHeader keeps the last status, which follows those of 1xx.
@@ -51,6 +52,29 @@ func (rec *recorder) strip() {
 	if rec.problem == nil {
 		stripProxyStatus(rec.Header())
 	}
+}
+
+// Write is that of io.Writer. Over HTTP/2 it fails if the client does not take it within stallTimeout, as that of a boundConn does: what the
+// client has no room for is not written to the connection.
+func (rec *recorder) Write(p []byte) (int, error) {
+	defer rec.bound()()
+	return rec.ResponseWriter.Write(p)
+}
+
+// FlushError flushes what was written, within the same time.
+func (rec *recorder) FlushError() error {
+	defer rec.bound()()
+	return http.NewResponseController(rec.ResponseWriter).Flush()
+}
+
+// bound bounds the writes until the function is called that it returns.
+func (rec *recorder) bound() (unbound func()) {
+	if !rec.http2 {
+		return func() {}
+	}
+	c := http.NewResponseController(rec.ResponseWriter)
+	_ = c.SetWriteDeadline(time.Now().Add(stallTimeout)) // of net/http's, which can
+	return func() { _ = c.SetWriteDeadline(time.Time{}) }
 }
 
 // Unwrap lets an http.ResponseController reach the ResponseWriter.

@@ -70,7 +70,8 @@ func (no *problem) write(rec *recorder) {
 	}
 	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
 	h.Set("Cache-Control", "no-store")
-	if no.header[0] != "" {
+	// Over HTTP/2 a connection is closed for all requests, as when the gateway stops.
+	if field := no.header[0]; field != "" && !(field == "Connection" && rec.http2 && no.Status < http.StatusInternalServerError) {
 		h.Set(no.header[0], no.header[1])
 	}
 	var body []byte

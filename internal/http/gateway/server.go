@@ -27,6 +27,13 @@ const (
 // MaxStreams is how many requests a client may have in flight on one HTTP/2 connection. Most of them wait.
 const MaxStreams = 1000
 
+// Bounds of what a client of HTTP/2 may send before it is read. The bodies of requests that wait leave room for others: those longer than
+// aheadMost are not read.
+const (
+	streamBuffer     = 256 << 10
+	connectionBuffer = 16 << 20
+)
+
 // NewServer returns a server for h that clients cannot hold on to: it bounds how long it waits for a handshake, a header, and the
 // next request, and for a body that h does not read. The listener is a [Listener], which bounds the rest.
 func NewServer(h http.Handler) *http.Server {
@@ -39,7 +46,7 @@ func NewServer(h http.Handler) *http.Server {
 		}),
 		ReadHeaderTimeout: headerTimeout,
 		IdleTimeout:       idleTimeout,
-		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams},
+		HTTP2:             &http.HTTP2Config{MaxConcurrentStreams: MaxStreams, MaxReceiveBufferPerStream: streamBuffer, MaxReceiveBufferPerConnection: connectionBuffer},
 		ErrorLog:          log.New(io.Discard, "", 0), // it would log the clients' handshakes that fail
 	}
 }
