@@ -182,7 +182,7 @@ func (g *Gateway) Shutdown(ctx context.Context) error {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	start := time.Now()
 	rec := &recorder{ResponseWriter: w, http2: r.ProtoMajor == 2, http10: !r.ProtoAtLeast(1, 1)}
-	defer rec.bound() // what net/http writes afterwards
+	defer rec.bound(stallTimeout) // what net/http writes afterwards
 	to, no := g.route(r)
 	defer func() { g.record(r, to, rec, start) }()
 	switch {

@@ -57,24 +57,28 @@ func (rec *recorder) strip() {
 // Write is that of io.Writer. Over HTTP/2 it fails if the client does not take it within stallTimeout, as that of a boundConn does: what the
 // client has no room for is not written to the connection.
 func (rec *recorder) Write(p []byte) (int, error) {
-	defer rec.bound()()
+	rec.bound(stallTimeout)
+	defer rec.bound(0)
 	return rec.ResponseWriter.Write(p)
 }
 
 // FlushError flushes what was written, within the same time.
 func (rec *recorder) FlushError() error {
-	defer rec.bound()()
+	rec.bound(stallTimeout)
+	defer rec.bound(0)
 	return http.NewResponseController(rec.ResponseWriter).Flush()
 }
 
-// bound bounds the writes until the function is called that it returns.
-func (rec *recorder) bound() (unbound func()) {
+// bound bounds the writes from now on; 0 is no bound.
+func (rec *recorder) bound(within time.Duration) {
 	if !rec.http2 {
-		return func() {}
+		return
 	}
-	c := http.NewResponseController(rec.ResponseWriter)
-	_ = c.SetWriteDeadline(time.Now().Add(stallTimeout)) // of net/http's, which can
-	return func() { _ = c.SetWriteDeadline(time.Time{}) }
+	var t time.Time
+	if within > 0 {
+		t = time.Now().Add(within)
+	}
+	_ = http.NewResponseController(rec.ResponseWriter).SetWriteDeadline(t) // of net/http's, which can
 }
 
 // Unwrap lets an http.ResponseController reach the ResponseWriter.
