@@ -216,3 +216,31 @@ func TestSetRateIsAdvisedWhereItWorks(t *testing.T) {
 		})
 	}
 }
+
+// TestCommandsForClients has PER_CLIENT limiters that only their clients show to be some, and two clients with a key that is another
+// program's: each command is for what it is to change, and has a name of its own for what it moves.
+func TestCommandsForClients(t *testing.T) {
+	const one, two = ":" + redisson1, ":5ad5e3a7-8b4a-4b0e-9c5f-3d2c7f1e6a90"
+	w := newWard(t)
+	w.do(rate(1), unset("keepAliveTime"), hash("team", "a", "minGap", 12_000), grantOf(one, 2, 0), valueOf(one, 8))
+	list := w.findings("min-gap")
+	require.Len(t, list, 1)
+	require.Contains(t, list[0].Commands[0], " --client "+redisson1)
+
+	w = newWard(t)
+	w.do(rate(1), grantOf(one, 2, 0), grantOf(two, 2, 0), aList("value"+one), aList("value"+two))
+	moved := 0
+	for _, f := range w.findings("wrong-type") {
+		if f.Check == "wrong-type" {
+			move := string(f.Alternatives[0].Commands[0])
+			require.Contains(t, move, ":moved-string:"+f.Client)
+			require.Contains(t, move, "the new name is taken")
+			moved++
+		}
+	}
+	require.Equal(t, 2, moved)
+
+	w = newWard(t)
+	w.do(hash("rate", int64(1)<<32, "interval", 60_000), value(8), grant(1, 0))
+	require.Contains(t, w.findings("malformed")[0].Fix, "--permits N") // set-rate takes no more than 2^32-1
+}
