@@ -12,7 +12,10 @@ import (
 
 // An http.Transport sends a request again as long as the platform closes idle connections on which it is sent, which may be all that there
 // are. For the permits of one it is sent twice at most.
-type sendings struct{ written atomic.Int32 }
+type sendings struct {
+	written atomic.Int32
+	ended   atomic.Bool // there was to be one more
+}
 
 const mostSendings = 2
 
@@ -28,6 +31,7 @@ func (s *sendings) of(req *http.Request) *http.Request {
 			if c, ok := info.Conn.(*tls.Conn); ok && c.ConnectionState().NegotiatedProtocol == "h2" {
 				return
 			}
+			s.ended.Store(true)
 			_ = info.Conn.Close() // then nothing is written
 		},
 	}))
@@ -35,7 +39,7 @@ func (s *sendings) of(req *http.Request) *http.Request {
 
 // explain returns the error of the sendings.
 func (s *sendings) explain(err error) error {
-	if err == nil || s.written.Load() < mostSendings {
+	if err == nil || !s.ended.Load() {
 		return err
 	}
 	return fmt.Errorf("httplimit: sent %d times, on connections that were closed: %w", mostSendings, err)
