@@ -110,14 +110,11 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if hasBody(r) { // the server goes on using r and its Body
 		body := newClientBody(rec, r)
 		defer body.leave()
-		out.Body, p.client = body, body
+		out.Body, p.client, rec.body = body, body, body
 	}
-	g.proxy.ServeHTTP(rec, out) // it panics if the response is cut
+	g.proxy.ServeHTTP(rec, out)
 	if rec.strip(); p.ahead != nil {
 		p.ahead.Stop()
-	}
-	if p.client != nil {
-		p.client.end()
 	}
 }
 

@@ -184,13 +184,19 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w, http2: r.ProtoMajor == 2, http10: !r.ProtoAtLeast(1, 1)}
 	defer rec.bound(stallTimeout) // what net/http writes afterwards
 	to, no := g.route(r)
-	defer func() { g.record(r, to, rec, start) }()
+	cut := true
+	defer func() {
+		if g.record(r, to, rec, start); !cut && rec.body != nil {
+			rec.body.end() // the response may be sent before the rest of the body is read
+		}
+	}()
 	switch {
 	case no != nil:
 		no.write(rec)
 	case r.Method == http.MethodConnect:
 		g.connect(rec, r, to)
 	default:
-		g.forward(rec, r, to)
+		g.forward(rec, r, to) // it panics if the response is cut
 	}
+	cut = false
 }
