@@ -110,9 +110,10 @@ func (g *Gateway) forward(rec *recorder, r *http.Request, to *route) {
 	if hasBody(r) { // the server goes on using r and its Body
 		body := newClientBody(rec, r)
 		defer body.leave()
-		out.Body, p.client, rec.body = body, body, body
+		out.Body, p.client = body, body
 	}
-	g.proxy.ServeHTTP(rec, out)
+	g.proxy.ServeHTTP(rec, out) // it panics if the response is cut
+	rec.body = p.client
 	if rec.strip(); p.ahead != nil {
 		p.ahead.Stop()
 	}

@@ -184,9 +184,8 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rec := &recorder{ResponseWriter: w, http2: r.ProtoMajor == 2, http10: !r.ProtoAtLeast(1, 1)}
 	defer rec.bound(stallTimeout) // what net/http writes afterwards
 	to, no := g.route(r)
-	cut := true
 	defer func() {
-		if g.record(r, to, rec, start); !cut && rec.body != nil {
+		if g.record(r, to, rec, start); rec.body != nil {
 			rec.body.end() // the response may be sent before the rest of the body is read
 		}
 	}()
@@ -196,7 +195,6 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodConnect:
 		g.connect(rec, r, to)
 	default:
-		g.forward(rec, r, to) // it panics if the response is cut
+		g.forward(rec, r, to)
 	}
-	cut = false
 }

@@ -32,7 +32,7 @@ type recorder struct {
 	http.ResponseWriter
 	status  int
 	problem *problem    // that the response says, if it is the Gateway's own
-	body    *clientBody // of a request that is forwarded; nil without one
+	body    *clientBody // of which the rest is to be read; nil if there is none
 	http2   bool
 	http10  bool // the client speaks HTTP/1.0, and would take a response of 1xx for the last (RFC 9110 section 15.2)
 }

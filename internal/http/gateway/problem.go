@@ -70,8 +70,7 @@ func (no *problem) write(rec *recorder) {
 	}
 	h.Set("Proxy-Status", ProxyName+"; error="+no.code)
 	h.Set("Cache-Control", "no-store")
-	// Over HTTP/2 a connection is closed for all requests, as when the gateway stops.
-	if field := no.header[0]; field != "" && !(field == "Connection" && rec.http2 && no.Status < http.StatusInternalServerError) {
+	if no.header[0] != "" {
 		h.Set(no.header[0], no.header[1])
 	}
 	var body []byte
@@ -142,7 +141,7 @@ func problemOf(r *http.Request, err error) *problem {
 		return forbidden()
 	}
 	if errors.Is(err, errStalled) || ok && p.client.stalled() {
-		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", sent: true, header: [2]string{"Connection", "close"}}
+		return &problem{Title: "The request's body stopped coming", Status: http.StatusRequestTimeout, code: "http_request_error", sent: true}
 	}
 	var e *httplimit.Error
 	switch cause := context.Cause(r.Context()); {
@@ -165,8 +164,7 @@ func problemOf(r *http.Request, err error) *problem {
 
 // unreadable returns the problem of a client's body.
 func unreadable(err error, sent bool) *problem {
-	return &problem{Title: "The request's body cannot be read", Status: http.StatusBadRequest, Detail: httplimit.Redact(err).Error(),
-		code: "http_request_error", sent: sent, header: [2]string{"Connection", "close"}}
+	return &problem{Title: "The request's body cannot be read", Status: http.StatusBadRequest, Detail: httplimit.Redact(err).Error(), code: "http_request_error", sent: sent}
 }
 
 // unanswered returns the problem of a request that got its permits, and then no response because of err.

@@ -72,6 +72,7 @@ type clientBody struct {
 	reading bool
 	until   time.Time // when the Read fails that is under way, or failed the last one
 	ended   bool
+	failed  bool // it ended before its end
 	over    bool // no Read begins any more, and what ends has no consequences
 }
 
@@ -113,7 +114,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 	b.mu.Unlock()
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
-	b.reading, b.ended = false, err != nil
+	b.reading, b.ended, b.failed = false, err != nil, err != nil && err != io.EOF
 	b.pause.Broadcast()
 	switch {
 	case b.over: // which has a deadline of its own
@@ -125,7 +126,7 @@ func (b *clientBody) Read(p []byte) (int, error) {
 		b.until = time.Time{}
 		b.deadline(b.until) // with HTTP/1 the server reads on, to see whether the client leaves
 	}
-	if err != nil && err != io.EOF {
+	if b.failed {
 		err = fmt.Errorf("%w: %w", errClientBody, err)
 	}
 	return n, err
@@ -152,9 +153,10 @@ func (b *clientBody) rejected(h http.Header) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	switch b.over = true; {
-	case b.ended || !b.http1:
-	case b.reading:
+	case !b.http1: // where that would end the connection for other requests
+	case b.reading || b.failed:
 		h.Set("Connection", "close")
+	case b.ended:
 	default:
 		b.deadline(time.Now().Add(unreadTimeout)) // as net/http reads the rest of a short body first
 	}
@@ -170,13 +172,13 @@ func (b *clientBody) leave() {
 // unreadBytes is how much of a body is read that nobody needs, as net/http does. Some clients read no response before they have sent it.
 const unreadBytes = 256 << 10
 
-// end ends the use of the ResponseWriter. The server may read what is left of the body. Over HTTP/1 it would end a Read that is under
+// end is called after leave if the response was not cut. The server may read what is left of the body. Over HTTP/1 it would end a Read that is under
 // way, and with it what can be read of a body in chunks, and read on without a deadline. So the response is sent, and then the rest is read
 // here.
 func (b *clientBody) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.over = true; !b.ended && !b.overdue() {
+	if !b.ended && !b.overdue() {
 		b.deadline(time.Now().Add(unreadTimeout))
 	}
 	if !b.reading || !b.http1 {
