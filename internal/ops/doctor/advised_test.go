@@ -228,6 +228,12 @@ func TestCommandsForClients(t *testing.T) {
 	require.Contains(t, list[0].Commands[0], " --client "+redisson1)
 
 	w = newWard(t)
+	w.do(rate(1), hash("team", "a", "rate", "1e1", "keepAliveTime", 90_000), grantOf(one, 2, 0), valueOf(one, 8), expire("", 20*time.Second))
+	list = w.findings("ttl")
+	require.Len(t, list, 1)
+	require.Equal(t, 1, strings.Count(string(list[0].Alternatives[0].Commands[0]), "--client"), "%+v", list[0].Alternatives)
+
+	w = newWard(t)
 	w.do(rate(1), grantOf(one, 2, 0), grantOf(two, 2, 0), aList("value"+one), aList("value"+two))
 	moved := 0
 	for _, f := range w.findings("wrong-type") {

@@ -359,10 +359,7 @@ func (d *Doctor) drift(p *patient) []Finding {
 		return nil
 	}
 	var fix Text
-	switch {
-	case p.twin != "":
-		fix = keysFirst
-	case !p.reachesOthers():
+	if !p.reachesOthers() {
 		fix = run(set).onlyIf(ConditionOf(want, p.main))
 	}
 	return []Finding{p.of(p.main, "drift", Warning, fix, "%s", found)}
@@ -389,12 +386,6 @@ func (p *patient) examine() (list []Finding) {
 	}
 	if !p.ours() {
 		return p.notOurs(list)
-	}
-	// What is right for one of two limiters that have the same keys is wrong for the other.
-	for i := range list {
-		if p.twin != "" && len(list[i].FixText.runs) > 0 {
-			list[i].advise(keysFirst)
-		}
 	}
 	return list
 }

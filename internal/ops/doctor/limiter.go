@@ -33,6 +33,9 @@ const (
 
 // of returns a finding about one of the patient's states.
 func (p *patient) of(st *survey.State, check string, s Severity, fix Text, format string, args ...any) Finding {
+	if p.twin != "" && len(fix.runs) > 0 { // what is right for one of two limiters that have the same keys is wrong for the other
+		fix = keysFirst
+	}
 	f := finding(check, s, say(format, args...), fix)
 	f.Limiter, f.Base64, f.Client, f.Node = p.name, survey.Base64(p.name), st.ClientID, st.Node
 	return f
@@ -41,7 +44,8 @@ func (p *patient) of(st *survey.State, check string, s Severity, fix Text, forma
 // rrl returns a command of rrl about the limiter.
 func (p *patient) rrl(command string, flags ...string) Cmd {
 	// What shows that the limiter is one may be in the keys of a client alone.
-	if command == "set-rate" || command == "lift" {
+	named := slices.ContainsFunc(flags, func(f string) bool { return strings.HasPrefix(f, "--client") })
+	if !named && (command == "set-rate" || command == "lift") {
 		if l := p.main; l.Problem == nil && l.Rate.Type == permit.PerClient && !l.HashShows() && !l.GrantsShow() && len(p.clients) > 0 {
 			flags = append(flags, Flag("--client", p.clients[0].ClientID))
 		}
