@@ -29,8 +29,9 @@ import (
 //
 // A request may also arrive twice for the permits of one. If the platform closes an idle connection while a request is
 // sent on it, an [http.Transport] sends that again on another connection, where it cannot know whether the first was
-// received. By itself it goes on like that for as long as there are such connections; here, twice is the most. It does so with GET, HEAD, OPTIONS and TRACE, and with requests that have an Idempotency-Key, but not with
-// any other POST. If the platform punishes it, set DisableKeepAlives of the base, or leave some headroom.
+// received. By itself it goes on like that for as long as there are such connections; here, twice is the most. It does
+// so with GET, HEAD, OPTIONS and TRACE, and with requests that have an Idempotency-Key, but not with any other POST. If
+// the platform punishes it, set DisableKeepAlives of the base, or leave some headroom.
 //
 // Each hop of a redirect is a request of its own. The zero Transport is not usable, and rejects every request with
 // [ratelimiter.ErrInvalidArgument]; make one with [New]. A Transport is safe for concurrent use. It has one
@@ -112,8 +113,8 @@ func (t *Transport) SetRules(rules ...Rule) error {
 
 // RoundTrip waits for the permits that the request's rules demand, sends the request, and returns the platform's
 // response. If the limiters reject the request, it sends nothing and returns an [*Error], or the response of
-// [WithRejectionResponse]. It returns the base's errors unchanged, or one that wraps
-// that of a request which an http.Transport has sent twice.
+// [WithRejectionResponse]. It returns the base's errors unchanged, or one that wraps that of a request which an
+// http.Transport has sent twice.
 func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !t.made() {
 		closeBody(req)
