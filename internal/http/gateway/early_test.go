@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -128,17 +127,6 @@ func TestRejectionBesideABody(t *testing.T) {
 	}
 }
 
-// overHTTP2 returns a client whose requests share a connection.
-func overHTTP2(p *pipes) *http.Client {
-	protocols := &http.Protocols{}
-	protocols.SetUnencryptedHTTP2(true)
-	return &http.Client{Transport: &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
-		near, far := net.Pipe()
-		p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7), Port: 1}}
-		return near, nil
-	}}}
-}
-
 // TestWhoWaitsLeavesRoom has requests with bodies wait on a connection of HTTP/2: another one passes.
 func TestWhoWaitsLeavesRoom(t *testing.T) {
 	for _, size := range []int{250_000, 3_000_000} {
@@ -149,7 +137,7 @@ func TestWhoWaitsLeavesRoom(t *testing.T) {
 			return says(200, "ok")(r)
 		}), func(t *testing.T, p *pipes, _ *reports) {
 			useUp(p, 3)
-			c := overHTTP2(p)
+			c := p.client("192.0.2.7:1", true)
 			defer c.CloseIdleConnections()
 			post := func(host string, size int) error {
 				r, err := http.NewRequestWithContext(t.Context(), "POST", "http://gateway/"+host+"/", strings.NewReader(strings.Repeat("x", size)))
@@ -187,7 +175,7 @@ func TestHTTP2ClientThatDoesNotRead(t *testing.T) {
 		return &http.Response{StatusCode: 200, Header: http.Header{}, Body: io.NopCloser(endless{}), ContentLength: -1, Request: r}, nil
 	}), func(t *testing.T, p *pipes, _ *reports) {
 		ended = make(chan time.Duration, 1)
-		c := overHTTP2(p)
+		c := p.client("192.0.2.7:1", true)
 		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://gateway/a.example.com/", nil)
 		require.NoError(t, err)
 		r.Header.Set(TokenHeader, "sixteen-letters-")

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"sync"
@@ -58,6 +59,19 @@ func (p *pipes) dial(from string) *stranger {
 	go s.read()
 	p.conns <- pipeFrom{far, ap}
 	return s
+}
+
+// client returns a client from an address, of HTTP/1 or, without TLS, of HTTP/2.
+func (p *pipes) client(from string, http2 bool) *http.Client {
+	protocols := &http.Protocols{}
+	protocols.SetHTTP1(!http2)
+	protocols.SetUnencryptedHTTP2(http2)
+	addr := net.TCPAddrFromAddrPort(netip.MustParseAddrPort(from))
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
+		near, far := net.Pipe()
+		p.conns <- pipeFrom{far, addr}
+		return near, nil
+	}}}
 }
 
 // A stranger is a client that reads all that comes.
@@ -234,15 +248,8 @@ func TestNothingIsCutThatGoesOn(t *testing.T) {
 				return &http.Response{StatusCode: 200, Header: http.Header{"Content-Type": {"text/event-stream"}}, Body: in, ContentLength: -1, Request: r}, nil
 			})
 			served(t, 1, base, func(t *testing.T, p *pipes, _ *reports) {
-				protocols := &http.Protocols{}
-				protocols.SetHTTP1(!h2)
-				protocols.SetUnencryptedHTTP2(h2)
 				for i := range 4 { // the last one waits for a permit
-					c := &http.Client{Transport: &http.Transport{Protocols: protocols, DialContext: func(context.Context, string, string) (net.Conn, error) {
-						near, far := net.Pipe()
-						p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, byte(i+1)), Port: 1}}
-						return near, nil
-					}}}
+					c := p.client(fmt.Sprintf("192.0.2.%d:1", i+1), h2)
 					in, out := io.Pipe()
 					go func() {
 						for range 100 {
@@ -341,11 +348,7 @@ func TestStalledBodyIsNoClient(t *testing.T) {
 		for _, start := range []string{"", "start"} {
 			t.Run("h2, "+name, func(t *testing.T) {
 				served(t, 0, base, func(t *testing.T, p *pipes, _ *reports) {
-					c := &http.Client{Transport: &http.Transport{Protocols: h2, DialContext: func(context.Context, string, string) (net.Conn, error) {
-						near, far := net.Pipe()
-						p.conns <- pipeFrom{far, &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 1}}
-						return near, nil
-					}}}
+					c := p.client("192.0.2.1:1", true)
 					defer c.CloseIdleConnections()
 					in, out := io.Pipe()
 					go func() { _, _ = io.WriteString(out, start) }()
